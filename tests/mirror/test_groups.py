@@ -409,3 +409,15 @@ def test_a_line_of_the_file_that_means_nothing_is_refused(tmp_path: Path, line: 
     result = command("mirror", "--config", str(file))
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in " ".join(result.stderr.split())
+
+
+def test_settings_of_a_file_and_of_options_are_checked_together_and_named_with_their_side(tmp_path: Path) -> None:
+    file = tmp_path / "mirror.properties"
+    file.write_text("source.security.protocol=SASL_PLAINTEXT\nsource.sasl.mechanism=PLAIN\nsource.sasl.username=me\n")
+    result = command("mirror", "--config", str(file), "-X", "source.sasl.password=secret")
+    assert "Missing option '--from'" in result.stderr  # the settings are complete
+    for options in ((), ("-X", "source.sasl.password=secret", "-X", "source.security.protocol=NOPE")):
+        result = command("mirror", "--config", str(file), *options)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "Invalid value for --config, -X: source.s" in result.stderr
+        assert "secret" not in result.stderr

@@ -68,17 +68,17 @@ def _from_file(context: click.Context, _parameter: click.Parameter, path: Path |
         else:
             _keep(context, key, value, f"{path}: no option or client setting", [*named])
     context.default_map = defaults
+
+
+def _from_options(context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
+    """Store the client settings in -X, which override the file's, and check those of both."""
+    for key, value in named_values(given).items():
+        _keep(context, key, value, "no client setting", [])
     for side in SIDES:
         try:
             side_arguments(context, side)
         except InvalidConfigError as error:
-            raise click.BadParameter(f"{path}: {side}.{error}") from None
-
-
-def _from_options(context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
-    """Store the client settings in -X, which override the file's."""
-    for key, value in named_values(given).items():
-        _keep(context, key, value, "no client setting", [])
+            raise click.BadParameter(f"{side}.{error}", param_hint="--config, -X") from None
 
 
 def side_settings(context: click.Context, side: str) -> Mapping[str, str]:
