@@ -10,6 +10,7 @@ from magicbyte.errors import LogDirectoryOfflineError
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.cleaning.compaction import CompactionConfig
 from magicbyte.log.cleaning.maintenance import BACKOFF_MS, Action, Damage, Maintenance
+from magicbyte.log.files.indexes import AbortedTransaction
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
@@ -181,8 +182,8 @@ def test_damage_in_a_header_that_selection_or_retention_reads_ends_neither_for_o
 
 def test_damage_in_another_file_leaves_the_partition_alone_and_is_told_once() -> None:
     world = World()
-    with world.disk.create("/logs/a-0/00000000000000000003.txnindex") as file:
-        file.write_at(0, b"damage")
+    damaged = next(each for each in world.directory[A].segments if each.base_offset == 3)
+    damaged.indexes.append_aborted(AbortedTransaction(9, 7, 3, 4, 5))  # of an unknown version
     append(world.directory[B], 1)
     world.directory[B].roll(NOW)
     met: list[Damage] = []

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import ControlType, marker_of, marker_types
+from magicbyte.records.extent import header_lasts
 from magicbyte.records.layout import (
     CONTROL_BIT,
-    LAST_OFFSET_DELTA,
     NO_PRODUCER_ID,
     PRODUCER_ID,
     TRANSACTIONAL_BIT,
@@ -86,8 +86,8 @@ def table_facts(
     rows = np.flatnonzero((np.asarray(table.magic) == 2) & ((attributes & bits) != 0))
     if not len(rows):
         return facts_of_rows
-    bases, is_control = np.asarray(table.offset)[rows], (attributes[rows] & CONTROL_BIT) != 0
-    lasts = bases + table.gather(LAST_OFFSET_DELTA, rows)
+    bases, lasts = np.asarray(table.offset)[rows], header_lasts(table)[rows]
+    is_control = (attributes[rows] & CONTROL_BIT) != 0
     is_transactional = (attributes[rows] & TRANSACTIONAL_BIT) != 0
     columns = (table.gather(PRODUCER_ID, rows), bases, lasts, is_transactional, is_control)
     numbers = rows.tolist()
