@@ -173,6 +173,52 @@ def test_settings_that_are_altered_reach_open_logs_and_new_ones(world: World) ->
     assert world.metadata.children("/config/changes") == ["config_change_0000000000"]
 
 
+@pytest.mark.parametrize(
+    ("strange", "kept"),
+    [
+        ({"retention.bytes": "-5"}, {}),  # Kafka accepts it
+        ({"retention.ms": "1e9", "segment.bytes": "5000"}, {"segment.bytes": "5000"}),
+        ({"unclean.leader.election.enable": "yes", "cleanup.policy": "compact"}, {"cleanup.policy": "compact"}),
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "5"}, {}),
+        ({"leader.replication.throttled.replicas": "none"}, {}),
+        ({"message.format.version": "soon"}, {}),
+    ],
+    ids=lambda each: next(iter(each), "nothing"),
+)
+def test_settings_that_are_invalid_in_the_tree_keep_no_broker_from_starting_and_delete_nothing(
+    world: World, caplog: pytest.LogCaptureFixture, strange: dict[str, str], kept: dict[str, str]
+) -> None:
+    topics = world.start()
+    for name in ("t", "other"):
+        topics.create(name)
+        topics.log(name, 0)
+    stored = strange | {"not.known": "x", "retention.local": "5"}
+    path = layout.config_path("topics", "t")
+    world.metadata.set(path, layout.dump_config(stored), world.metadata.get(path).version)
+    again = world.start()
+    config = again.known("t").config
+    assert (config.log.retention_ms, config.log.retention_bytes) == (-1, -1)
+    assert config.compaction.min_lag_ms == config.compaction.max_lag_ms == (1 << 63) - 1
+    assert again.log("t", 0).config == config.log
+    assert {name: config.settings[name] for name in kept} == kept
+    assert next(iter(strange)) in caplog.text
+    again.refresh(["t", "other"])
+    again.check_config(world.config)
+    again.config_changed()
+    assert again.known("t").config == config
+    again.alter("t", {"retention.ms": "5"})
+    assert again.known("t").config.log.retention_ms == 5
+
+
+def test_settings_with_spaces_around_them_are_valid_as_in_kafka(world: World) -> None:
+    world.start().create("t")
+    stored = {"preallocate": " TRUE ", "message.timestamp.type": " CreateTime", "retention.ms": " 5 "}
+    path = layout.config_path("topics", "t")
+    world.metadata.set(path, layout.dump_config(stored), world.metadata.get(path).version)
+    config = world.start().known("t").config
+    assert (config.values["preallocate"], config.log.retention_ms) == (True, 5)
+
+
 def test_a_topic_is_enriched_from_its_beginning_or_never(world: World) -> None:
     world.config = BrokerConfig({"log.message.format.version": "enriched"})
     topics = world.start()

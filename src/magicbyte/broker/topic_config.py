@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.settings import Setting, SettingType, boolean
+from magicbyte.broker.settings import LONG_MAX, Setting, SettingType, boolean
 from magicbyte.errors import InvalidConfigError, LogDirectoryError
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
@@ -97,6 +97,14 @@ TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {
     )
 }
 
+KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
+"""Settings with which nothing is deleted."""
+KEEPS_RECORDS: Final = {
+    **KEEPS_ALL,
+    "min.compaction.lag.ms": str(LONG_MAX),
+    "max.compaction.lag.ms": str(LONG_MAX),
+}
+"""Settings with which nothing is deleted or compacted."""
 FORMAT: Final = "message.format.version"
 _CLEANER = ("log.cleaner.dedupe.buffer.size", "log.cleaner.io.buffer.load.factor", "log.cleaner.io.buffer.size")
 _BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
@@ -160,10 +168,10 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
     settings = {}
     for name, each in TOPIC_SETTINGS.items():
         by_broker = each.setting.default if each.broker is None else config.texts[each.broker.name]
-        settings[name] = overrides.get(name, by_broker or "")
+        settings[name] = overrides.get(name, by_broker or "").strip()
     for bound in _BOUNDS:
         if _BOTH_BOUNDS in overrides and bound not in overrides:
-            settings[bound] = overrides[_BOTH_BOUNDS]
+            settings[bound] = settings[_BOTH_BOUNDS]
     stored: Format = TOPIC_SETTINGS[FORMAT].setting.parse(settings[FORMAT])
     enriched = stored is Format.ENRICHED and FORMAT in overrides
     if FORMAT in overrides and stored.magic > config.offer.newest_format.magic:
@@ -185,6 +193,29 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
         return TopicConfig(settings, values, log, append, cleaner)
     except LogDirectoryError as error:  # the same error, detected by the other room
         raise InvalidConfigError(str(error)) from error
+
+
+def usable(stored: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
+    """Return the own settings of a topic from the tree, without invalid ones.
+
+    If any is invalid, the result contains KEEPS_RECORDS.
+    """
+    try:
+        resolve(stored, config)
+    except InvalidConfigError:
+        valid = {name: text for name, text in stored.items() if name == FORMAT or _is_valid(name, text, config)}
+        if FORMAT in valid and own_value(valid, FORMAT) is None:
+            del valid[FORMAT]
+        return valid | KEEPS_RECORDS
+    return dict(stored)
+
+
+def _is_valid(name: str, text: str, config: BrokerConfig) -> bool:
+    try:
+        resolve({name: text}, config)
+    except InvalidConfigError:
+        return False
+    return True
 
 
 def own_value(settings: Mapping[str, str], name: str) -> Any:

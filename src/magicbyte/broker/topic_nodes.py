@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from magicbyte.log.live.config import LogConfig
     from magicbyte.ports import MetadataStore, Node
 
-KEEPS_ALL: Final = {"retention.bytes": "-1", "retention.ms": "-1"}
-"""Topic settings with which nothing is deleted."""
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of Kafka's own."""
 
@@ -122,7 +120,7 @@ def log_config_of(
         known = metadata.exists(layout.config_path("topics", key.topic)) is not None
         if not known and dialect_of(key) is Dialect.ENRICHED:
             own[topic_config.FORMAT] = Format.ENRICHED.value
-        return topic_config.resolve(own, config, rules).log
+        return topic_config.resolve(topic_config.usable(own, config), config, rules).log
 
     return config_of
 
@@ -132,7 +130,7 @@ def keep_all(metadata: MetadataStore) -> None:
     for name in children(metadata, layout.TOPICS):
         path = layout.config_path("topics", name)
         if metadata.exists(path) is None:
-            own = {"cleanup.policy": "compact"} if name in INTERNAL else KEEPS_ALL
+            own = {"cleanup.policy": "compact"} if name in INTERNAL else topic_config.KEEPS_ALL
             metadata.create(path, layout.dump_config(own), parents=True)
 
 

@@ -11,7 +11,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import topic_config, topic_nodes
 from magicbyte.broker.cluster import tell_of_config_change
@@ -35,6 +35,7 @@ from magicbyte.log.files.names import MOST_PARTITIONS, check_new_topic
 from magicbyte.metadata import layout
 from magicbyte.metadata.layout import TopicNode
 from magicbyte.ports import SetNode, TopicPartition
+from magicbyte.printable import logger
 from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
     from magicbyte.log.live.log_directory import LogDirectory
     from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.ports import Clock, MetadataStore
+
+logs = logger(__name__)
+
+_MOST_SHOWN: Final = 1000  # characters of ignored settings
 
 
 class Topics(TopicTable):
@@ -305,7 +310,7 @@ class Topics(TopicTable):
                 continue
             found = TopicNode.load(layout.topic_path(name), node.data)
             path = layout.config_path("topics", name)
-            own = {} if own_node is None else layout.load_config(path, own_node.data)
+            own = self._usable(name, {} if own_node is None else layout.load_config(path, own_node.data))
             config = topic_config.resolve(own, self._config)
             count = len(found.replicas)
             self._keep(ServedTopic(name, found.topic_id or NULL_UUID, count, own, config, (0,) * count))
@@ -318,11 +323,20 @@ class Topics(TopicTable):
             node = TopicNode(node.replicas, self._new_id())
             self._metadata.set(path, node.dump(), found.version)
         assert node.topic_id is not None
-        own = topic_nodes.settings_of(self._metadata, "topics", name)
+        own = self._usable(name, topic_nodes.settings_of(self._metadata, "topics", name))
         epochs = tuple(topic_nodes.leader_epoch(self._metadata, name, partition) for partition in node.replicas)
         return ServedTopic(
             name, node.topic_id, len(epochs), own, topic_config.resolve(own, self._config), epochs
         )  # fmt: skip
+
+    def _usable(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
+        """Return a topic's settings from the tree, without invalid ones: Kafka may have stored them."""
+        own = topic_config.usable(stored, self._config)
+        if own != stored:
+            ignored = ", ".join(f"{key}={text!r}" for key, text in stored.items() if own.get(key) != text)
+            logs.error("topic %s: settings with an invalid one are ignored, and until it is altered no record is "
+                       "deleted or compacted: %s", name, ignored[:_MOST_SHOWN])  # fmt: skip
+        return own
 
     def _adopt(self) -> list[str]:
         """Add topics to the tree whose logs exist without it; return their names."""
@@ -333,7 +347,8 @@ class Topics(TopicTable):
         for name, partitions in partitions_of.items():
             count = max(partitions) + 1
             logs = [log for key, log in self._logs.logs.items() if key.topic == name]
-            own = topic_nodes.settings_of(self._metadata, "topics", name) or _settings_of_adopted(name, logs)
+            stored = topic_nodes.settings_of(self._metadata, "topics", name)
+            own = self._usable(name, stored) or _settings_of_adopted(name, logs)
             config = topic_config.resolve(own, self._config)
             topic = ServedTopic(name, self._id_in_folder(name), count, own, config, (0,) * count)
             replicas = assign(range(count), 1, self._brokers())
@@ -377,7 +392,7 @@ def _warn_beyond(topic: ServedTopic, config: BrokerConfig) -> None:
 
 def _settings_of_adopted(name: str, logs: Iterable[PartitionLog]) -> dict[str, str]:
     """Return the settings of a topic known only from its logs: nothing of it is deleted."""
-    own = {"cleanup.policy": "compact"} if name in INTERNAL else dict(topic_nodes.KEEPS_ALL)
+    own = {"cleanup.policy": "compact"} if name in INTERNAL else dict(topic_config.KEEPS_ALL)
     if any(each.config.dialect is Dialect.ENRICHED for each in logs):
         own[topic_config.FORMAT] = Format.ENRICHED.value
     return own
