@@ -5,6 +5,7 @@ The numbers in the names are those of docs/evidence/checks.md, which says where 
 
 import pytest
 
+from log.appended import batch_of
 from log.made_sets import (
     NOW,
     batch,
@@ -494,6 +495,11 @@ def test_a_follower_takes_bytes_as_they_are_and_offsets_that_go_on() -> None:
             prepare_unchanged(memoryview(data), LATEST_RULES, next_offset=next_offset)
     with pytest.raises(CorruptRecordError, match="crc"):
         prepare_unchanged(memoryview(log + patched(batch(), ATTRIBUTES, 64, reseal=False)), LATEST_RULES, next_offset=0)
+    last = (1 << 63) - 1
+    ends = [batch_of(base, NOW, records) for base, records in ((last, 1), (last - 1, 2), (last - 1, 9))]
+    for data in (*ends, *(batch_of(7, NOW) + each for each in ends)):
+        with pytest.raises(CorruptRecordError, match=f" to {last - 1}, found"):  # no 64-bit offset comes after it
+            prepare_unchanged(memoryview(data), LATEST_RULES, next_offset=7)
     nothing = prepare_unchanged(memoryview(log[:40]), LATEST_RULES, next_offset=7)
     assert (bytes(nothing), nothing.first_offset, nothing.last_offset) == (b"", -1, -1)
 

@@ -23,6 +23,7 @@ from magicbyte.records.entry import entries
 from magicbyte.records.layout import Dialect, TimestampType
 
 NOTHING_STORED = -1
+_LAST_OFFSET = (1 << 63) - 1
 # globals, because access to an enum member takes three look-ups
 _APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
 _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
@@ -100,9 +101,9 @@ def prepare_unchanged(
             stop = entry.last_offset if entry.last_offset is not None else _last_offset(records[position:end])
         except CorruptRecordError as error:
             raise error.locate(shift=position) from None
-        if begin <= last or stop < begin:
-            expected = f">= {last + 1}"
-            gap = CorruptRecordError("offset of a fetched entry", expected=expected, found=begin, position=position)
+        if begin <= last or not begin <= stop < _LAST_OFFSET:  # the next offset is a signed 64-bit number, too
+            expected, wrong = (f">= {last + 1}", begin) if begin <= last else (f"{begin} to {_LAST_OFFSET - 1}", stop)
+            gap = CorruptRecordError("offset of a fetched entry", expected=expected, found=wrong, position=position)
             raise gap.locate(offsets=(begin, stop))
         last = stop
     return record_set(records[: walk.position], rules, dialect) if walk.position else _nothing()
