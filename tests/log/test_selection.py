@@ -1,5 +1,9 @@
 """Which entries of what was read may hold selected records."""
 
+from dataclasses import replace
+
+import numpy as np
+
 from log.appended import batch_of
 from magicbyte.log.files.reader import Isolation, Selection, select_rows
 from magicbyte.records.control import ControlType, build_marker
@@ -37,3 +41,16 @@ def test_a_marker_older_than_what_is_wanted_ends_its_transaction() -> None:
     for last in (-1, 1):
         committed = CommittedFilter([AbortedRange(PRODUCER, 0, last)], 6)
         assert select_rows(table, selection, committed.delivered(table_facts(table))) == ([2], True)
+
+
+def test_facts_of_a_small_and_of_a_large_table_are_the_same_up_to_the_last_offset_of_64_bits() -> None:
+    most = (1 << 63) - 1
+    sets = [data(0, 90), marker(ControlType.ABORT, 1, 50)]
+    sets += [batch_of(base, 1, 3, producer_id=PRODUCER, attributes=TRANSACTIONAL_BIT) for base in (most - 2, most - 1)]
+    sets += [marker(ControlType.COMMIT, most, 50)]
+    small = scan(memoryview(b"".join(sets)))
+    names = ("position", "size", "magic", "attributes", "offset", "count")
+    large = replace(small, **{name: np.array(getattr(small, name), np.int64) for name in names})
+    facts = table_facts(small)
+    assert [each.last_offset for each in facts if each is not None] == [0, 1, most, most + 1, most]
+    assert table_facts(large) == facts

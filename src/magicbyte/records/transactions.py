@@ -93,7 +93,9 @@ def table_facts(
     numbers = rows.tolist()
     for row, facts in zip(numbers, map(BatchFacts, *(each.tolist() for each in columns), repeat(None)), strict=False):
         facts_of_rows[row] = facts
-    controls = rows[is_control]
+    for row in rows[lasts < bases].tolist():  # last offsets beyond 64 bits
+        facts_of_rows[row] = _row_facts(table, row, on_damage)
+    controls = rows[is_control & (lasts >= bases)]
     for row, kind in zip(controls.tolist(), marker_types(table, controls), strict=True):
         facts = facts_of_rows[row]
         assert facts is not None
