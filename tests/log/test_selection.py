@@ -1,11 +1,13 @@
 """Which entries of what was read may hold selected records."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from log.appended import batch_of
-from magicbyte.log.files.reader import Isolation, Selection, select_rows
+from magicbyte.log.files.directory import discover
+from magicbyte.log.files.reader import Isolation, SegmentReader, Selection, select_rows
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.layout import TRANSACTIONAL_BIT
 from magicbyte.records.scan import scan
@@ -54,3 +56,12 @@ def test_facts_of_a_small_and_of_a_large_table_are_the_same_up_to_the_last_offse
     facts = table_facts(small)
     assert [each.last_offset for each in facts if each is not None] == [0, 1, most, most + 1, most]
     assert table_facts(large) == facts
+
+
+def test_a_folder_without_segments_has_no_committed_records(folder: Path) -> None:
+    (folder / "t-0").mkdir()
+    (folder / "t-0" / "00000000000000000000.index").touch()
+    (partition,) = discover(folder)
+    assert not partition.segments
+    for first in (0, 5):
+        assert not list(SegmentReader(partition).records(Selection(first, isolation=Isolation.READ_COMMITTED)))

@@ -299,10 +299,11 @@ class SegmentReader:
 
     def steps_before(self, first: int, limit: int) -> Iterator[Chunk | CorruptRecordError]:
         """Yield the entries of the log before those of `steps`, and the damage between them."""
-        *earlier, last = self.partition.segments[: len(self.partition.segments) - len(self.segments_from(first)) + 1]
-        for segment in earlier:
+        later = self.segments_from(first)
+        for segment in self.partition.segments[: len(self.partition.segments) - len(later)]:
             yield from self._walk(segment, 0, None, limit)
-        yield from self._walk(last, 0, self.start_position(last, first), limit)
+        for segment in later[:1]:  # a folder may have no segment
+            yield from self._walk(segment, 0, self.start_position(segment, first), limit)
 
     def steps_after(self, chunk: Chunk, limit: int) -> Iterator[Chunk | CorruptRecordError]:
         """Yield the entries of the log after a chunk, and the damage between them."""
