@@ -58,10 +58,10 @@ def test_facts_of_a_small_and_of_a_large_table_are_the_same_up_to_the_last_offse
     assert table_facts(large) == facts
 
 
-def test_a_folder_without_segments_has_no_committed_records(folder: Path) -> None:
-    (folder / "t-0").mkdir()
-    (folder / "t-0" / "00000000000000000000.index").touch()
-    (partition,) = discover(folder)
+def test_a_folder_without_segments_has_no_committed_records(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "00000000000000000000.index").touch()
+    (partition,) = discover(tmp_path)
     assert not partition.segments
     for first in (0, 5):
         assert not list(SegmentReader(partition).records(Selection(first, isolation=Isolation.READ_COMMITTED)))
