@@ -132,7 +132,7 @@ CHECKED = (
     "index_file.IndexFile._used",
     "index_file.IndexFile.verify",
     "indexes.TransactionIndex.parse",
-    "indexes.TransactionIndex.verify",
+    "indexes.TransactionIndex._verify",
     "loading.load",
     "loading._set_aside_what_is_no_file",
     "loading._check_end",
