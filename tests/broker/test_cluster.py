@@ -16,13 +16,14 @@ from builders import run
 from magicbyte.broker import cluster as cluster_of_membership
 from magicbyte.broker import membership
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
+from magicbyte.broker.threads import ended
 from magicbyte.client import Client
 from magicbyte.client.admin import ConfigResource, alter_configs, delete_records, delete_topic, describe_cluster
 from magicbyte.client.connection import Connection
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, ErrorCode, NetworkError, NodeExistsError
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError, NodeExistsError, SessionExpiredError
 from magicbyte.metadata import layout
 from magicbyte.metadata.on_loop import LoopStore, OpenSession
 from magicbyte.ports import CreateNode, MetadataStore, SessionEvent, SessionListener, SetNode, TopicPartition
@@ -204,6 +205,36 @@ def test_a_session_that_expires_is_followed_by_another(folder: Path) -> None:
                 members.tree.expire_session(members.sessions[number])
                 await until(lambda: members.isr("t") == {1, 2, 3})
                 await send(client, "t", 0, records(1))
+
+    run(work())
+
+
+def test_a_renewal_that_ends_late_does_not_close_the_session_of_the_next_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session has expired while a thread works for it: a cancellation takes effect after that."""
+
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            real, broker, late = membership.finalize, members.brokers[1], list[SimulatedSession]()
+
+            async def finalize(store: LoopStore, number: int, level: int) -> None:
+                if not late:
+                    late.append(members.sessions[number])
+                    members.tree.expire_session(late[0])
+                    await ended(asyncio.ensure_future(asyncio.sleep(0.1)))
+                    raise SessionExpiredError("/", "the session has ended")
+                await real(store, number, level)
+
+            monkeypatch.setattr(membership, "finalize", finalize)
+            monkeypatch.setattr(membership, "_RETRY_S", 0.01)
+            members.tree.expire_session(members.sessions[1])
+            await until(lambda: bool(late) and late[0] is not members.sessions[1])
+            await until(lambda: broker.cluster_view.controller_id == 1)
+            await asyncio.sleep(0.2)  # after the end of the late renewal
+            assert not members.sessions[1].is_over
+            async with Client(members.bootstrap) as client:
+                await make(members, client, 1)
 
     run(work())
 

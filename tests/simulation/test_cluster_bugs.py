@@ -50,7 +50,7 @@ def a_follower_that_does_not_cut_where_logs_diverge(patch: Patch) -> None:
     patch.setattr(fetcher, "by_leader_epoch", nowhere)
 
 
-@planted("0.10.2", 5)
+@planted("0.10.2", 50)
 def truncation_by_the_high_watermark_which_is_kip_101(_patch: Patch) -> None:
     """What brokers before 0.11 do."""
 
@@ -70,7 +70,7 @@ def an_election_of_any_replica_that_lives(patch: Patch) -> None:
     patch.setattr(election, "offline", offline)
 
 
-@planted("2.8", 25)
+@planted("2.8", 80)
 def a_deposed_leader_that_goes_on_acknowledging(patch: Patch) -> None:
     real = LeaderPartition.isr_refused
 

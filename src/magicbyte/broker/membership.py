@@ -116,13 +116,16 @@ class Membership:
             if event is SessionEvent.EXPIRED and not self._is_leaving:
                 if self._renewal is not None:
                     self._renewal.cancel()  # it was renewing into the session that has expired now
-                self._renewal = self._runtime.spawn(self._renew())
+                self._renewal = self._runtime.spawn(self._renew(self._renewal))
 
-    async def _renew(self) -> None:
+    async def _renew(self, earlier: asyncio.Task[None] | None = None) -> None:
         """Continue in a new session, as soon as there is one; without a tree for as long as that takes.
 
-        A broker that is refused again and again has failed: another one has its number, or other features.
+        A broker that is refused again and again has failed: another one has its number, or other features. `earlier`: a
+        cancelled renewal, which ends first: until the work of its thread is done it may close the session in use.
         """
+        if earlier is not None:
+            await asyncio.wait({earlier})
         refusals = 0
         while True:
             try:
