@@ -234,7 +234,9 @@ def test_clients_are_held_back_for_as_long_as_by_a_real_broker(tmp_path: Path) -
         here = asyncio.run(asyncio.wait_for(waits(bootstrap), PATIENCE_S))
     with theirs(tmp_path) as bootstrap:
         there = asyncio.run(asyncio.wait_for(waits(bootstrap), PATIENCE_S))
-    assert {name: each[:-1] for name, each in here.items()} == {name: each[:-1] for name, each in there.items()}
+    # a real broker that is slow may see its rate 1 ms above the quota
+    expected = {name: pytest.approx(each[:-1], abs=1) for name, each in there.items()}
+    assert {name: each[:-1] for name, each in here.items()} == expected
     limits = {name: max(NEAR_MS, there[name][-1] // 10) for name in there}
     far = {name: (here[name], there[name]) for name in here if abs(here[name][-1] - there[name][-1]) > limits[name]}
     assert far == {}
