@@ -15,7 +15,7 @@ from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_sets
 from magicbyte.client.offsets import bounds
 from magicbyte.client.settings import client_arguments
-from magicbyte.errors import UnknownTopicError
+from magicbyte.errors import UnknownTopicError, UnsupportedVersionError
 from magicbyte.log.files.directory import PartitionDirectory
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.names import FolderState
@@ -93,8 +93,7 @@ async def _looked_up(source: PipelineSource) -> list[Live]:
         for name, topic in sorted(topics.items()):
             if not matches(name, source.topics) if source.topics else topic.is_internal or name in INTERNAL:
                 continue
-            policy = (await admin.describe_configs(client, admin.ConfigResource.TOPIC, name)).get(_CLEANUP)
-            compacts = policy is not None and "compact" in (policy.value or "")
+            compacts = await _compacts(client, name)
             for number in sorted(topic.partitions):
                 if not source.partitions or number in source.partitions:
                     ends, dialect = await bounds(client, name, number), source.dialect or Dialect.KAFKA
@@ -102,6 +101,15 @@ async def _looked_up(source: PipelineSource) -> list[Live]:
                         Live(source.bootstrap, name, number, topic.id, *ends, compacts, dialect, source.client)
                     )
     return found
+
+
+async def _compacts(client: Client, topic: str) -> bool:
+    """Return whether a topic is compacted. False for clusters before 0.11, where it cannot be asked."""
+    try:
+        policy = (await admin.describe_configs(client, admin.ConfigResource.TOPIC, topic)).get(_CLEANUP)
+    except UnsupportedVersionError:
+        return False
+    return policy is not None and "compact" in (policy.value or "")
 
 
 # ---- in workers
