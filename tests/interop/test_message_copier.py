@@ -123,7 +123,11 @@ def copying(version: str, brokers: Bounced, folder: Path, news: queue.Queue[int]
 
 @pytest.mark.parametrize(
     ("version", "size", "as_version"),
-    [("2.8.2", "one", None), ("3.9.1", "three", None), ("4.3.1", "one", "4.1")],
+    [
+        ("2.8.2", "one", None),
+        pytest.param("3.9.1", "three", None, marks=pytest.mark.campaign),
+        ("4.3.1", "one", "4.1"),
+    ],
     ids=["2.8.2 one", "3.9.1 three", "4.3.1 one, protocol 2"],
 )
 def test_a_hundred_thousand_messages_are_copied_once_and_in_order_while_brokers_and_copiers_are_bounced(
