@@ -253,9 +253,12 @@ def test_partitions_that_a_topic_gets_meanwhile_are_used(broker: Broker) -> None
             magicbyte.Client(broker.bootstrap_servers, metadata_max_age_ms=-1) as own,
             own.producer() as producer,
         ):
-            await producer.send("orders", b"first")
-            await admin.create_partitions(client, "orders", 9)
+            await producer.send("orders", b"first", partition=0)
             await producer.flush()
+            await admin.create_partitions(client, "orders", 9)
+            for value in (b"second", b"third"):  # between these batches of one partition partitions are counted
+                await producer.send("orders", value, partition=0)
+                await producer.flush()
             for number in range(9):
                 await producer.send("orders", b"%d" % number, key=b"%d" % number)
         return {each.partition for each in await all_of(client) if each.key}
