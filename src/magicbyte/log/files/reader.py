@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import enum
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,7 +81,12 @@ def read_chunks(
     """
     stop = file.size if end is None else min(end, file.size)
     rules = ScanRules(dialect, limit, merge)
-    for step in walk_range(Window(file, Buffers()), start, stop, rules, sliced=end is not None):
+    return _reported(walk_range(Window(file, Buffers()), start, stop, rules, sliced=end is not None), on_damage)
+
+
+def _reported(steps: Iterable[Chunk | CorruptRecordError], on_damage: DamageHandler) -> Iterator[Chunk]:
+    """Yield the chunks of a walk, and pass the damage between them to `on_damage`, which may raise it."""
+    for step in steps:
         if isinstance(step, Chunk):
             yield step
         else:
@@ -283,12 +288,7 @@ class SegmentReader:
         on_damage: DamageHandler = stop_at_damage,
     ) -> Iterator[Chunk]:
         """Yield the entries of all segments, from the one that may hold offset `first` on."""
-        for step in self.steps(first=first, merge=merge, limit=limit):
-            if isinstance(step, Chunk):
-                yield step
-            else:
-                on_damage(step)
-            del step  # so that its buffer can be used again
+        return _reported(self.steps(first=first, merge=merge, limit=limit), on_damage)
 
     def steps(
         self, *, first: int = 0, merge: bool = False, limit: int = DEFAULT_MAX_BATCH_BYTES
