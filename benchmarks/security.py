@@ -198,8 +198,9 @@ def descriptors(server: Server) -> int:
 
 def settle(server: Server) -> None:
     """Wait until a broker's memory stays the same for a second."""
-    before = 0
+    before, deadline = 0, time.monotonic() + WAIT_SECONDS
     while abs(server.resident() - before) > before // 100:
+        assert time.monotonic() < deadline, "the broker's memory goes on changing"
         before = server.resident()
         time.sleep(1)
 
