@@ -281,6 +281,16 @@ def port_is_open(port):
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
+def zookeeper_answers(port):
+    """Say whether a ZooKeeper serves requests on the port; it accepts connections before it does."""
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
+            connection.sendall(b"srvr")
+            return b"Mode: " in connection.makefile("rb").read()
+    except OSError:
+        return False
+
+
 def broker_answers(version, port):
     """Send one small API request and say whether the broker gave a useful answer."""
     # ApiVersions v0 is all that Kafka 4 surely keeps; before it, ask for metadata and expect a broker in it.
@@ -331,7 +341,7 @@ def start_zookeeper(version, folder, port, timeout):
     command = java_command(version, "128m", folder / "zookeeper.log")
     command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zookeeper.properties")]
     pid = spawn(command, folder / "zookeeper.out")
-    wait_until(lambda: port_is_open(port), pid, folder, timeout, "ZooKeeper")
+    wait_until(lambda: zookeeper_answers(port), pid, folder, timeout, "ZooKeeper")
     return pid
 
 
