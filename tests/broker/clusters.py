@@ -28,7 +28,7 @@ QUICK = {
     "offsets.topic.num.partitions": "2",
     "auto.leader.rebalance.enable": "false",  # leaders stay where a test has put them: the first check comes after 5 s
 }
-PATIENCE_S = 20
+PATIENCE_S = 120
 
 
 class Members:

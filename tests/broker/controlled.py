@@ -31,7 +31,7 @@ from magicbyte.releases import inter_broker_versions, registration_version
 from magicbyte.replication.state import PartitionState
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 
-PATIENCE_S = 10
+PATIENCE_S = 120
 
 
 @dataclass

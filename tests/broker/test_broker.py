@@ -223,7 +223,7 @@ class SlowFile(LocalWritableFile):
     def sync(self) -> None:
         if self.path.endswith(".log") and "/topic-" in self.path:
             self.disk.syncs += 1
-            assert self.disk.may_sync.wait(20)
+            assert self.disk.may_sync.wait(120)
             if self.disk.has_bug:
                 self.disk.has_bug = False
                 raise RuntimeError("a bug")
@@ -233,7 +233,7 @@ class SlowFile(LocalWritableFile):
 
     def read_at(self, position: int, length: int) -> bytes:
         if self.path.endswith(".log"):
-            assert self.disk.may_read.wait(20)
+            assert self.disk.may_read.wait(120)
         return super().read_at(position, length)
 
 
@@ -324,7 +324,7 @@ def test_a_bug_in_a_sync_is_answered_and_stops_no_later_append(folder: Path) -> 
             broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
             peer = await Peer.of(broker)
             disk.has_bug = True
-            answers = [await asyncio.wait_for(produce(peer, acks=acks), 20) for acks in (1, 1, -1)]
+            answers = [await asyncio.wait_for(produce(peer, acks=acks), 120) for acks in (1, 1, -1)]
             assert [each.error_code for each in answers] == [56, 0, 0]
             assert await high_watermark(peer) == 9
             peer.close()

@@ -27,7 +27,7 @@ def test_aiokafka_reads_what_it_wrote(compression: str | None) -> None:
             partition = aiokafka.TopicPartition("topic", 0)
             consumer.assign([partition])
             consumer.seek(partition, 0)
-            found = [await asyncio.wait_for(consumer.getone(), 10) for _ in VALUES]
+            found = [await asyncio.wait_for(consumer.getone(), 60) for _ in VALUES]
             await consumer.stop()
             return [(each.offset, each.value) for each in found]
 
@@ -38,7 +38,7 @@ def test_kafka_python_reads_what_it_wrote_through_a_broker_in_a_thread() -> None
     with Broker() as broker:
         producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, enable_idempotence=False)
         for value in VALUES:
-            producer.send("topic", value).get(timeout=10)
+            producer.send("topic", value).get(timeout=60)
         producer.close()
         consumer = kafka.KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, consumer_timeout_ms=10_000)
         partition = kafka.TopicPartition("topic", 0)

@@ -45,7 +45,7 @@ def serving(folder: Path) -> Iterator[tuple[int, int]]:
         yield int(line.split(" (")[0].rpartition(":")[2]), process.pid
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(120)
         process.stdout.close()
 
 

@@ -233,7 +233,7 @@ def test_every_api_gives_the_loop_back_while_it_answers_much(folder: Path, monke
                 peer = await Peer.of(broker)
                 seen.threads.clear()
                 seen.steps.clear()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(120):
                     answer = await peer.exchange(framed(case.make(COUNT, 1), case.version))
                 assert answer != CLOSED, str(case)
                 assert seen.threads == {"messages"}, str(case)
@@ -409,7 +409,7 @@ def test_another_client_is_answered_while_a_large_request_waits_for_its_reading(
     def held(cls: type[Message], buffer: Any, at: int, version: int, allowance: Allowance) -> Any:
         if allowance.limit > FEW_ELEMENTS:
             reading.set()
-            assert go_on.wait(20)
+            assert go_on.wait(120)
         return real(cls, buffer, at, version, allowance)
 
     monkeypatch.setattr(Message, "read_within", classmethod(held))

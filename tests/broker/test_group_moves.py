@@ -47,7 +47,7 @@ class Gate:
         found = REAL(log)
         self.loads += 1
         self.reached.set()
-        assert self.open.wait(30)
+        assert self.open.wait(120)
         return found
 
 

@@ -87,7 +87,7 @@ DASHBOARDS = (  # what Strimzi's dashboard of brokers and its alerts ask of one,
 
 async def page(broker: Broker, path: str, accept: str = "") -> tuple[int, str]:
     def ask() -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", broker.http_port, timeout=60)
         connection.request("GET", path, headers={"Accept": accept})
         response = connection.getresponse()
         return response.status, response.read().decode()
@@ -497,7 +497,7 @@ def test_pages_with_a_token_are_for_those_who_have_it(tmp_path: Path) -> None:
     path.write_text("s3same-zq\n")
 
     def got(port: int, page: str, authorization: str | None) -> tuple[int, str | None, bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         connection.request("GET", page, headers={} if authorization is None else {"Authorization": authorization})
         response = connection.getresponse()
         found = response.status, response.getheader("WWW-Authenticate"), response.read()

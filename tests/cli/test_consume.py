@@ -164,7 +164,7 @@ def test_without_e_it_waits_for_as_many_as_were_asked_for(bootstrap: str) -> Non
         assert process.stdout is not None
         assert process.stdout.readline() == b"one\n"
         produce(bootstrap, "waited", 0, MORE * 2)
-        assert process.communicate(timeout=20) == (b"four\n\xfffive\n", b"")
+        assert process.communicate(timeout=120) == (b"four\n\xfffive\n", b"")
     assert process.returncode == 0
 
 
@@ -174,7 +174,7 @@ def test_ctrl_c_ends_the_waiting(bootstrap: str) -> None:
         for _ in range(5):
             process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=20) == (b"", b"")
+        assert process.communicate(timeout=120) == (b"", b"")
     assert process.returncode == 130
 
 

@@ -84,7 +84,7 @@ def consumer(bootstrap: str, group: str) -> Iterator[None]:
                        "enable.auto.commit": False})  # fmt: skip
     try:
         member.subscribe(["orders"])
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not member.assignment():
             assert time.monotonic() < end, "the group has given it nothing to read"
             member.poll(0.1)

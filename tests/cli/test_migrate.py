@@ -45,7 +45,7 @@ def produced_to(bootstrap: str, topic: str) -> Iterator[None]:
     thread = threading.Thread(target=lambda: asyncio.run(work()))
     thread.start()
     try:
-        assert begun.wait(30)
+        assert begun.wait(120)
         yield
     finally:
         ended.set()

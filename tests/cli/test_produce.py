@@ -91,7 +91,7 @@ def test_records_without_a_key_go_to_the_partitions_in_turn_as_they_arrive(boots
             wait = run("consume", "-b", bootstrap, "-t", "topic", "-p", partition, "-o", str(number // 3), "-c", "1")
             assert wait.stdout == f"{number}\n"
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])

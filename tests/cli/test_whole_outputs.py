@@ -244,7 +244,7 @@ def test_a_fifo_is_written_directly(logs: Path, tmp_path: Path) -> None:
     reader = threading.Thread(target=lambda: found.append(fifo.read_bytes()), daemon=True)
     reader.start()
     assert run("cat", logs, "-o", fifo).exit_code == 0
-    reader.join(20)
+    reader.join(120)
     assert found == [run("cat", logs).stdout_bytes]
     assert fifo.is_fifo()
 

@@ -83,7 +83,7 @@ def run(broker: ScriptedBroker, work: Callable[[Client], Coroutine[Any, Any, Any
         async with cluster(broker, **options) as client:
             return await work(client)
 
-    return asyncio.run(asyncio.wait_for(inside(), 20))
+    return asyncio.run(asyncio.wait_for(inside(), 120))
 
 
 def records(start: int, end: int) -> list[Record]:
@@ -394,7 +394,7 @@ def test_topics_are_asked_for_as_the_broker_that_is_asked_understands_it() -> No
             await client.connection(client.cluster.brokers[7])
             assert "topic" in await client.topics()
 
-    asyncio.run(asyncio.wait_for(ask(), 20))
+    asyncio.run(asyncio.wait_for(ask(), 120))
     assert len(old.asked(MetadataRequest)) == 1
 
 

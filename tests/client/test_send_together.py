@@ -26,7 +26,7 @@ def together(broker: ScriptedBroker) -> Any:
         async with cluster(broker), Client(f"127.0.0.1:{broker.port}") as client:
             return await send_together(client, await client.leader("topic", 0), SETS, goes_with(2, Codec.LZ4))
 
-    return asyncio.run(asyncio.wait_for(inside(), 10))
+    return asyncio.run(asyncio.wait_for(inside(), 60))
 
 
 def answering(*topics: TopicProduceResponse) -> ScriptedBroker:

@@ -411,7 +411,7 @@ async def answers(open_connection: Callable[[], Awaitable[Connection]]) -> dict[
 
 async def _answer(connection: Connection, step: Step) -> list[list[Any]]:
     """Return the codes of a step; who is told to come back later does."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while True:
             response = await connection.send(
                 step.request, versions=range(step.version, step.version + 1), timeout_ms=10_000

@@ -17,8 +17,8 @@ from interop.kafka_oracle import version_key
 
 HERE = Path(__file__).parent / "clients"
 PROGRAMS: Final = {"go": "golang", "npm": "npm", "node": "nodejs", "kcat": "kcat"}  # and the package each is in
-START_SECONDS = 60
-ANSWER_SECONDS = 90  # longer than a client waits for anything
+START_SECONDS = 180
+ANSWER_SECONDS = 240  # longer than a client waits for anything
 ERAS: Final = {
     "0.9": "era09",
     "0.10": "era10",
@@ -114,7 +114,7 @@ def built(kind: str, name: str, sources: Iterable[Path], build: Callable[[list[P
 class ClientProcess:
     """A running client. `ask` may be called by one thread at a time.
 
-    `seconds`: how long the client waits for anything, in place of its own 25. `goes_on`: it is not started anew after
+    `seconds`: how long the client waits for anything, in place of its own 60. `goes_on`: it is not started anew after
     it failed, which spares the start of a JVM.
     """
 

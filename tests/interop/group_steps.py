@@ -46,7 +46,7 @@ GROUP_APIS = (COMMIT, FETCH, 10, JOIN, 12, LEAVE, SYNC, DESCRIBE, LIST, DELETE, 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0001 74 ffffffff")  # to topic t
 MEMBER_ID = re.compile(r".*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 LEFT_OUT = {"throttle_time_ms", "error_message", "unknown_tags", "host", "port", "node_id", "authorized_operations"}
-WAIT_S = 20
+WAIT_S = 120
 
 Steps = list[tuple[str, Any]]
 
@@ -234,7 +234,7 @@ async def begin(talk: Talk) -> None:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
             while (await connection.send(request, versions=range(1))).topics[0].error_code:  # type: ignore[attr-defined]
                 await asyncio.sleep(0.05)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while True:
             found = await connection.send(FindCoordinatorRequest(key="g"), versions=range(1))
             probe = await connection.send(HeartbeatRequest(group_id="g", member_id="x"), versions=range(1))
@@ -258,7 +258,7 @@ def talk_with(address: str, newest: int, work: Callable[[Talk], Awaitable[Any]])
         finally:
             await talk.close()
 
-    return asyncio.run(asyncio.wait_for(inside(), 100))
+    return asyncio.run(asyncio.wait_for(inside(), 240))
 
 
 async def join_alone(talk: Talk) -> tuple[str, int]:

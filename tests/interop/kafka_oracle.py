@@ -281,14 +281,27 @@ def port_is_open(port):
         return probe.connect_ex((LOOPBACK, port)) == 0
 
 
-def zookeeper_answers(port):
-    """Say whether a ZooKeeper serves requests on the port; it accepts connections before it does."""
+def ask_zookeeper(address, word):
+    """Return what a ZooKeeper answers to one of its four letter words; nothing if it does not answer."""
+    host, _, port = address.partition("/")[0].rpartition(":")
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
-            connection.sendall(b"srvr")
-            return b"Mode: " in connection.makefile("rb").read()
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(word)
+            return connection.makefile("rb").read()
     except OSError:
-        return False
+        return b""
+
+
+def zookeeper_answers(address):
+    """Say whether a ZooKeeper serves requests; it accepts connections before it does."""
+    return b"Mode: " in ask_zookeeper(address, b"srvr")
+
+
+def is_forgotten(address, broker_id):
+    """Say whether the session of a broker that was killed has ended."""
+    sessions = ask_zookeeper(address, b"dump")
+    path = f"/{address.partition('/')[2]}/brokers/ids/{broker_id}".replace("//", "/")
+    return b"Sessions with Ephemerals" in sessions and path.encode() not in sessions.split()
 
 
 def broker_answers(version, port):
@@ -336,12 +349,13 @@ def start_zookeeper(version, folder, port, timeout):
             "tickTime": 2000,
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
+            "4lw.commands.whitelist": "srvr,dump",
         },
     )
     command = java_command(version, "128m", folder / "zookeeper.log")
     command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zookeeper.properties")]
     pid = spawn(command, folder / "zookeeper.out")
-    wait_until(lambda: zookeeper_answers(port), pid, folder, timeout, "ZooKeeper")
+    wait_until(lambda: zookeeper_answers(f"{LOOPBACK}:{port}"), pid, folder, timeout, "ZooKeeper")
     return pid
 
 
@@ -404,8 +418,8 @@ def start(version, folder, port, zk_port, broker_id, join_zk, overrides, timeout
         if not join_zk:
             state["pids"]["zookeeper"] = start_zookeeper(version, folder, zk_port, timeout)
             save_state()
-        if crashed:  # ZooKeeper still knows the killed broker until its session ends
-            time.sleep(ZOOKEEPER_SESSION_SECONDS + 3)
+        if crashed:  # ZooKeeper still knows the killed broker until its session ends; it may be another process's
+            wait_until(lambda: is_forgotten(state["zookeeper"], broker_id), os.getpid(), "", timeout, "ZooKeeper")
     config = folder / "server.properties"
     write_properties(
         config, broker_properties(version, folder, port, broker_id, state["zookeeper"], zk_port, overrides)

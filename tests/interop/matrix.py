@@ -362,7 +362,7 @@ def ours(folder: Path) -> Iterator[Target]:
         yield Target(said[1], folder, {magic: magic for magic in FORMATS})
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 0, folder.with_suffix(".log").read_text()
 
 

@@ -279,7 +279,7 @@ class OurProcess:
                 stdout=asyncio.subprocess.PIPE, stderr=errors,
             )  # fmt: skip
         assert self._process.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while b"listening on" not in (line := await self._process.stdout.readline()):
                 assert line, f"our broker did not start: {(self.folder / 'ours.log').read_text()[-2000:]}"
 
@@ -287,7 +287,7 @@ class OurProcess:
         """End it, and see what its probes made it ask the system for."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        await asyncio.wait_for(self._process.wait(), 60)
+        await asyncio.wait_for(self._process.wait(), 240)
         trace = list(system_calls.calls(await asyncio.to_thread(system_calls.whole, self._trace, self._process.pid)))
         for client_id, topic, is_converted in self.probes:
             found = system_calls.moved(trace, topic, client_id)

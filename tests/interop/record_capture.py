@@ -18,7 +18,7 @@ from interop import client_programs, kafka_oracle, matrix
 from interop.client_programs import ClientProcess
 from ports import free_port
 
-PCAP_HEADER_BYTES, WAIT_SECONDS = 24, 60
+PCAP_HEADER_BYTES, WAIT_SECONDS = 24, 240
 CAPTURES = Path(__file__).parents[1] / "migration/captures"
 CLIENTS = {
     "java-0.9.0.1": lambda: client_programs.java("0.9.0.1"),

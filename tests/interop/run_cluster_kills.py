@@ -215,7 +215,7 @@ class Cluster:
 
     async def leader(self, partition: int) -> int:
         """Return the leader that clients are told of."""
-        told = await asyncio.to_thread(self.admin.list_topics, TOPIC, 5)
+        told = await asyncio.to_thread(self.admin.list_topics, TOPIC, PATIENCE_S)
         return int(told.topics[TOPIC].partitions[partition].leader)
 
     async def end_cleanly(self, number: int) -> None:

@@ -23,7 +23,7 @@ from magicbyte.client import Client, admin
 from rescue.rescue_kills import READ, Campaign, Records, RescueKills
 
 SEED: Final = 24
-GONE_SECONDS: Final = 60.0
+GONE_SECONDS: Final = 240.0
 
 
 def killed_rescues(version: str, folder: Path, kills: int, seed: int = SEED) -> RescueKills:

@@ -44,7 +44,7 @@ OTHERWISE_IN_2_8 = {
 
 async def _answers(bootstrap: str) -> dict[str, Any]:
     host, _, port = bootstrap.partition(":")
-    return await asyncio.wait_for(answers(lambda: Connection.open(host, int(port), client_id="codes")), 100)
+    return await asyncio.wait_for(answers(lambda: Connection.open(host, int(port), client_id="codes")), 240)
 
 
 async def _ours() -> dict[str, Any]:

@@ -21,12 +21,19 @@ CLIENTS = tuple(matrix.COMMANDS)
 SHARES = 3
 AT_A_TIME = 4  # clients, which wait more than they compute
 REAL = "2.8.2"
+ATTEMPTS = 3
 
 Found = dict[tuple[str, str, str], Seen]  # by client, step, release
+RECORDED: Found = releases.load()
 
 
 def share(client: str) -> tuple[str, ...]:
     return RELEASES[CLIENTS.index(client) % SHARES :: SHARES]
+
+
+def is_late(seen: Found) -> bool:
+    """Return whether a client failed where it does not with a real broker: a busy machine may take its time."""
+    return any(not each.succeeded and RECORDED[key].succeeded for key, each in seen.items() if key in RECORDED)
 
 
 def run(client: str, folder: Path) -> Found:
@@ -36,8 +43,12 @@ def run(client: str, folder: Path) -> Found:
     found: Found = {}
     try:
         for release in share(client):
-            with releases.ours(release, port) as front:
-                found |= {(client, step, release): seen for step, seen in trial.run(release, front).items()}
+            for _ in range(ATTEMPTS):
+                with releases.ours(release, port) as front:
+                    seen = {(client, step, release): each for step, each in trial.run(release, front).items()}
+                if not is_late(seen):
+                    break
+            found |= seen
     finally:
         trial.process.close()
     return found
@@ -54,9 +65,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_sends_in_order_what_it_sends_to_that_release_and_gets_as_far(client: str, ours: Found) -> None:
-    real = {
-        key: seen.as_served() for key, seen in releases.load().items() if key[0] == client and key[2] in share(client)
-    }
+    real = {key: seen.as_served() for key, seen in RECORDED.items() if key[0] == client and key[2] in share(client)}
     assert {key: seen.as_served() for key, seen in ours.items() if key[0] == client} == real
 
 
@@ -75,5 +84,4 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Found:
 
 
 def test_a_real_broker_sees_today_what_was_recorded(theirs: Found) -> None:
-    recorded = releases.load()
-    assert {key: recorded[key].as_served() for key in theirs} == {key: seen.as_served() for key, seen in theirs.items()}
+    assert {key: RECORDED[key].as_served() for key in theirs} == {key: seen.as_served() for key, seen in theirs.items()}

@@ -47,7 +47,7 @@ class Broker:
             async with Client(self.bootstrap) as client:
                 return await work(client)
 
-        return asyncio.run(asyncio.wait_for(inside(), 60))
+        return asyncio.run(asyncio.wait_for(inside(), 240))
 
     async def make(self, client: Client, topic: str) -> None:
         """Make a topic; old brokers do it when they are asked for it, which `send` does."""

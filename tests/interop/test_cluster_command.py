@@ -23,8 +23,8 @@ from ports import free_port
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 JARS = "3.9.1"
-PATIENCE_S = 60
-QUICK = ("zookeeper.session.timeout.ms=4000",)
+PATIENCE_S = 240
+QUICK = ("zookeeper.session.timeout.ms=8000",)
 
 
 class Local:

@@ -40,7 +40,7 @@ def produce(bootstrap: str, topic: str, values: list[bytes], *, make: bool) -> N
                 options = ProduceOptions(codec=codec, batch_bytes=500 + turn)
                 await send(client, topic, 0, part, options)
 
-    asyncio.run(asyncio.wait_for(work(), 60))
+    asyncio.run(asyncio.wait_for(work(), 240))
 
 
 def test_a_topic_is_the_same_as_the_log_that_its_broker_keeps_and_as_a_copy(broker: tuple[str, Path, bool]) -> None:

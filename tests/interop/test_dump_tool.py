@@ -35,7 +35,7 @@ def kafka_dump(version: str, *arguments: str) -> bytes:
 
 def our_dump(*arguments: str) -> bytes:
     program = [sys.executable, "-c", "from magicbyte.cli.main import main; main()", "dump"]
-    done = subprocess.run([*program, *arguments], capture_output=True, timeout=120)
+    done = subprocess.run([*program, *arguments], capture_output=True, timeout=240)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout
 

@@ -49,7 +49,7 @@ def run(address: str, work: Callable[[Client], Awaitable[Any]]) -> Any:
         async with Client(address) as client:
             return await work(client)
 
-    return asyncio.run(asyncio.wait_for(inside(), 100))
+    return asyncio.run(asyncio.wait_for(inside(), 240))
 
 
 async def make(client: Client) -> None:

@@ -37,7 +37,7 @@ def ours(command: str, address: str, topic: str, *options: str, text: bytes = b"
 
 def kcat(mode: str, address: str, topic: str, *options: str, text: bytes = b"") -> bytes:
     command = ["kcat", mode, "-b", address, "-t", topic, *options, *(["-q"] if mode == "-C" else [])]
-    return subprocess.run(command, input=text, capture_output=True, timeout=60, check=True).stdout
+    return subprocess.run(command, input=text, capture_output=True, timeout=240, check=True).stdout
 
 
 @pytest.mark.parametrize("topic", ["ours", "kcat"])

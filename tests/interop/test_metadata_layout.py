@@ -14,7 +14,7 @@ from magicbyte.metadata.layout import BrokerEndpoint, TopicNode
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 SETTINGS = {"cleanup.policy": "compact", "retention.ms": "5000"}
-SECONDS = 60
+SECONDS = 240
 
 
 class Tree:

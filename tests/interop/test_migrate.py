@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 
 RELEASE = "4.3.1"
 START = 1_700_000_000_000
-SECONDS = 60
+SECONDS = 240
 STORED = {"v0": "0.8.2.2/basic-gzip", "v1": "0.10.2.2/basic-lz4"}
 FORGOTTEN = {
     "inter.broker.protocol.version": "3.9",

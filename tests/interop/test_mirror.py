@@ -42,7 +42,7 @@ class Pair:
             async with here, there:
                 return await work(here, there)
 
-        return asyncio.run(asyncio.wait_for(inside(), 60))
+        return asyncio.run(asyncio.wait_for(inside(), 240))
 
     def mirror(self, topics: str) -> Copied:
         async def work(here: Client, there: Client) -> Copied:

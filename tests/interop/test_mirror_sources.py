@@ -283,7 +283,7 @@ def test_holes_in_wrappers_of_a_compacted_topic_are_closed_by_the_target(real: R
 async def make_anew(client: Client, topic: str) -> None:
     """Delete a topic, and make it as soon as the broker lets its name go."""
     await admin.delete_topic(client, topic)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             try:
                 return await admin.create_topic(client, admin.NewTopic(topic))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 REAL: Final = "2.8.2"
 SETTINGS: Final = {"auto.create.topics.enable": "true", "num.partitions": "1"}
 NEAR_MS: Final = 400  # of a time to wait: two requests follow each other a little faster or slower
+ATTEMPTS: Final = 3  # at what depends on how long requests take: a machine may stand still for a second
 TOLD_S: Final = 3  # until a broker has read of a change, which it tells nobody
 PATIENCE_S: Final = 240
 Entity = dict[str, str | None]
@@ -230,15 +232,19 @@ def _old(size: int) -> ProduceRequest:
 
 
 def test_clients_are_held_back_for_as_long_as_by_a_real_broker(tmp_path: Path) -> None:
-    with ours() as bootstrap:
-        here = asyncio.run(asyncio.wait_for(waits(bootstrap), PATIENCE_S))
-    with theirs(tmp_path) as bootstrap:
-        there = asyncio.run(asyncio.wait_for(waits(bootstrap), PATIENCE_S))
-    # a real broker that is slow may see its rate 1 ms above the quota
-    expected = {name: pytest.approx(each[:-1], abs=1) for name, each in there.items()}
-    assert {name: each[:-1] for name, each in here.items()} == expected
-    limits = {name: max(NEAR_MS, there[name][-1] // 10) for name in there}
-    far = {name: (here[name], there[name]) for name in here if abs(here[name][-1] - there[name][-1]) > limits[name]}
+    far = dict[str, tuple[list[int], list[int]]]()
+    for attempt in range(ATTEMPTS):
+        with ours() as bootstrap:
+            here = asyncio.run(asyncio.wait_for(waits(bootstrap), PATIENCE_S))
+        with theirs(tmp_path / str(attempt)) as bootstrap:
+            there = asyncio.run(asyncio.wait_for(waits(bootstrap), PATIENCE_S))
+        # a real broker that is slow may see its rate 1 ms above the quota
+        expected = {name: pytest.approx(each[:-1], abs=1) for name, each in there.items()}
+        assert {name: each[:-1] for name, each in here.items()} == expected
+        limits = {name: max(NEAR_MS, there[name][-1] // 10) for name in there}
+        far = {name: (here[name], there[name]) for name in here if abs(here[name][-1] - there[name][-1]) > limits[name]}
+        if not far:
+            break
     assert far == {}
 
 
@@ -262,10 +268,13 @@ async def served(bootstrap: str) -> int:
 
 
 def test_82_connections_beyond_the_rate_of_an_address_are_closed_as_by_a_real_broker(tmp_path: Path) -> None:
-    with ours() as bootstrap:
-        here = asyncio.run(asyncio.wait_for(served(bootstrap), PATIENCE_S))
-    with theirs(tmp_path) as bootstrap:
-        there = asyncio.run(asyncio.wait_for(served(bootstrap), PATIENCE_S))
+    for attempt in range(ATTEMPTS):
+        with ours() as bootstrap:
+            here = asyncio.run(asyncio.wait_for(served(bootstrap), PATIENCE_S))
+        with theirs(tmp_path / str(attempt)) as bootstrap:
+            there = asyncio.run(asyncio.wait_for(served(bootstrap), PATIENCE_S))
+        if here == there == 10:
+            break
     assert here == there == 10
 
 
@@ -279,7 +288,7 @@ def tool(release: str, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("release", ["2.8.2", "3.9.1"])
+@pytest.mark.parametrize("release", [pytest.param("2.8.2", marks=pytest.mark.campaign), "3.9.1"])
 def test_kafka_configs_sets_and_tells_quotas(release: str) -> None:
     kafka_oracle.fetch(release)
     with ours() as bootstrap:
@@ -346,11 +355,11 @@ def throttled(bootstrap: str) -> list[float]:
         }
     )  # fmt: skip
     client.produce("t", b"x" * 15_000)
-    assert client.flush(60) == 0
-    for _ in range(100):
+    assert client.flush(PATIENCE_S) == 0
+    end = time.monotonic() + PATIENCE_S
+    while not found:
+        assert time.monotonic() < end, "it was not held back"
         client.poll(0.1)
-        if found:
-            break
     return found
 
 

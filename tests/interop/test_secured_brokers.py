@@ -20,7 +20,7 @@ from spark.in_process import InProcess
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 VERSIONS: Final = ("0.10.2.2", "2.8.2", "3.9.1", "4.3.1")
-PATIENCE_S: Final = 60
+PATIENCE_S: Final = 240
 
 
 def run(*words: str | Path, text: bytes = b"") -> Any:

@@ -29,7 +29,7 @@ CLIENTS: Final = (
     "franz-go", "sarama", "kafkajs",
 )  # fmt: skip
 RECORDS: Final = matrix.ledger("kcat", "secured", "2")  # plain text, which all can send
-PATIENCE_S: Final = 60
+PATIENCE_S: Final = 240
 ENDED: Final = "connection ended inside the TLS handshake"  # without an alert
 REFUSED: Final = {
     "wrong password": ("uthentication ?failed", "the login by PLAIN is refused"),

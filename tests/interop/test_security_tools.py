@@ -21,7 +21,7 @@ from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
-PATIENCE_S: Final = 60
+PATIENCE_S: Final = 240
 RIGHTS: Final = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": f"User:{USER}"}
 BOB: Final = "bob-secret"
 NEW_USER: Final = ("--entity-type", "users", "--entity-name", "bob")

@@ -98,9 +98,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Seen]:
             assert broker.stdout is not None
             address = re.search(r"listening on (\S+)", broker.stdout.readline())
             assert address is not None
-            received = asyncio.run(asyncio.wait_for(exchange(address[1]), 60))
+            received = asyncio.run(asyncio.wait_for(exchange(address[1]), 240))
             broker.send_signal(signal.SIGTERM)
-            broker.wait(20)
+            broker.wait(120)
         finally:
             broker.kill()
     done = list(system_calls.calls(system_calls.whole(trace, broker.pid)))

@@ -48,7 +48,7 @@ def at(address: str, work: Callable[[Peer], Awaitable[None]]) -> None:
         await work(peer)
         peer.close()
 
-    asyncio.run(asyncio.wait_for(inside(), 60))
+    asyncio.run(asyncio.wait_for(inside(), 240))
 
 
 async def opened(peer: Peer, key: str, offset: int) -> Pair:

@@ -17,7 +17,7 @@ from magicbyte.testing import Broker
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
 VALUES = [b"value %d" % number for number in range(40)]
-PATIENCE_S = 60
+PATIENCE_S = 240
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
 CONSUMERS = {"4.3.1": "org.apache.kafka.tools.consumer.ConsoleConsumer"}
 SETTINGS = ("offsets.topic.num.partitions=1", "offsets.topic.replication.factor=1", "auto.create.topics.enable=false")
-SECONDS = 60
+SECONDS = 240
 
 
 @pytest.fixture(scope="module", params=CONSUMERS)

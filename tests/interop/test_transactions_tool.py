@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 PLACE = ("--topic", "t", "--partition", "0")
-SECONDS = 60
+SECONDS = 240
 
 
 @pytest.mark.parametrize(("version", "as_version"), [("3.9.1", "3.9"), ("4.3.1", "4.1")])

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,11 @@ def zookeeper(version: str, folder: Path, stores: Stores) -> Iterator[tuple[str,
     command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(folder / "zookeeper.properties")]
     pid = kafka_oracle.spawn(command, folder / "zookeeper.out")
     try:
-        for port in (plain, secure):
-            kafka_oracle.wait_until(lambda port=port: kafka_oracle.port_is_open(port), pid, folder, 60, "ZooKeeper")
-        yield f"{kafka_oracle.LOOPBACK}:{secure}", f"{kafka_oracle.LOOPBACK}:{plain}"
+        address = f"{kafka_oracle.LOOPBACK}:{plain}"
+        serves = partial(kafka_oracle.zookeeper_answers, address), partial(kafka_oracle.port_is_open, secure)
+        for condition in serves:
+            kafka_oracle.wait_until(condition, pid, folder, jvm.SECONDS, "ZooKeeper")
+        yield f"{kafka_oracle.LOOPBACK}:{secure}", address
     finally:
         kafka_oracle.stop_process(pid, folder, 15)
 

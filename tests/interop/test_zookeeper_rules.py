@@ -78,7 +78,7 @@ def in_zookeeper(address: str) -> Found:
     """Run the script in ZooKeeper's own shell, in one session."""
     lines = [*SCRIPT, *(f"stat {path}" for path in LOOK_AT), "quit"]
     command = kafka_oracle.tool_command(VERSION, "org.apache.zookeeper.ZooKeeperMain", ["-server", address], [])
-    done = subprocess.run(command, input="\n".join(lines).encode(), capture_output=True, timeout=60, check=True)
+    done = subprocess.run(command, input="\n".join(lines).encode(), capture_output=True, timeout=240, check=True)
     answers = []
     for line in done.stderr.decode().splitlines():
         said = [error.__name__ for start, error in KINDS.items() if line.startswith(start)]

@@ -213,7 +213,7 @@ def test_blocks_of_a_segment_do_not_wait_for_those_of_the_one_before(tmp_path: P
     found: list[Block] = []
     taker = threading.Thread(target=lambda: found.extend(blocks_of(SegmentReader(partition), 2)), daemon=True)
     taker.start()
-    taker.join(5)  # nobody walks them
+    taker.join(60)  # nobody walks them
     assert len(found) == 3
     files = [weakref.ref(block.file) for block in found]
     assert all(block.walk() for block in found)

@@ -74,10 +74,10 @@ def test_records_are_on_every_broker_and_outlive_the_leader(shared: Cluster, top
     assert (shared.running, shared.leader(topic, 0), shared.isr(topic, 0)) == (ALL, 1, ALL)
     producer = KafkaProducer(bootstrap_servers=shared.bootstrap_servers, acks="all")
     try:
-        producer.send(topic, b"before").get(timeout=20)
+        producer.send(topic, b"before").get(timeout=120)
         shared.kill(1)
         shared.wait(lambda: shared.leader(topic, 0) == 2)
-        producer.send(topic, b"after").get(timeout=20)
+        producer.send(topic, b"after").get(timeout=120)
     finally:
         producer.close()
     assert (shared.running, shared.isr(topic, 0)) == ({2, 3}, {2, 3})

@@ -13,7 +13,7 @@ import java.util.Properties;
 /** The line protocol of ../README.md: words of a command in, one line of JSON out. A client is its four or five verbs. */
 abstract class Contract {
     private static final String TOLD = System.getenv("CLIENT_SECONDS");
-    static final long PATIENCE_MS = TOLD == null ? 25_000 : 1000 * Long.parseLong(TOLD);
+    static final long PATIENCE_MS = TOLD == null ? 60_000 : 1000 * Long.parseLong(TOLD);
 
     private static final Properties SETTINGS = new Properties();
 

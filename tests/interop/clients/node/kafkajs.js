@@ -8,7 +8,7 @@ const fzstd = require("fzstd");
 const { ZstdCodec } = require("zstd-codec");
 
 const TOLD = process.env.CLIENT_SECONDS;
-const PATIENCE_MS = TOLD ? 1000 * Number(TOLD) : 25000;
+const PATIENCE_MS = TOLD ? 1000 * Number(TOLD) : 60000;
 const IMPATIENT = TOLD ? { requestTimeout: PATIENCE_MS, connectionTimeout: PATIENCE_MS, retry: { retries: 3 } } : { retry: { retries: 8 } };
 const CODECS = { none: "None", gzip: "GZIP", snappy: "Snappy", lz4: "LZ4", zstd: "ZSTD" };
 
@@ -78,7 +78,7 @@ async function produce(topic, codec, idempotent, path) {
 }
 
 function consumer(groupId) {
-  const times = { sessionTimeout: 6000, heartbeatInterval: 200, maxWaitTimeInMs: 100, rebalanceTimeout: 10000 };
+  const times = { sessionTimeout: 20000, heartbeatInterval: 200, maxWaitTimeInMs: 100, rebalanceTimeout: 10000 };
   return kafka.consumer({ groupId, ...times, allowAutoTopicCreation: false });
 }
 

@@ -43,7 +43,7 @@ class Aiokafka(Client):
                 )
                 for each in records
             ]
-            return [(await asyncio.wait_for(each, min(20, PATIENCE))).offset for each in sent]
+            return [(await asyncio.wait_for(each, 0.8 * PATIENCE)).offset for each in sent]
 
     def consumer(self, group: str | None) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(
@@ -51,7 +51,7 @@ class Aiokafka(Client):
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=6000,
+            session_timeout_ms=20_000,
             heartbeat_interval_ms=200,
             fetch_max_wait_ms=100,
         )

@@ -39,7 +39,7 @@ class Confluent(Client):
 
     def produce(self, topic: str, codec: str, idempotent: bool, records: list[Entry]) -> list[int]:
         settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 20, "acks": "all"}
-        producer = Producer({"message.timeout.ms": int(min(20, PATIENCE) * 1000), **self.settings(), **settings})
+        producer = Producer({"message.timeout.ms": int(800 * PATIENCE), **self.settings(), **settings})
         offsets: list[int | str] = [0] * len(records)
 
         def note(index: int, error: object, message: Message) -> None:
@@ -71,7 +71,7 @@ class Confluent(Client):
                 "group.id": group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 6000,
+                "session.timeout.ms": 20_000,
                 "heartbeat.interval.ms": 200,
                 "fetch.wait.max.ms": 100,
                 "check.crcs": True,

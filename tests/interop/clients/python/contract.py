@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-PATIENCE = float(os.environ.get("CLIENT_SECONDS", "25"))  # to wait for a thing before it counts as not coming
+PATIENCE = float(os.environ.get("CLIENT_SECONDS", "60"))  # to wait for a thing before it counts as not coming
 
 
 @dataclass(slots=True)

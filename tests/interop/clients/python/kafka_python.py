@@ -34,7 +34,7 @@ class KafkaPython(Client):
             )
             for each in records
         ]
-        offsets = [each.get(min(20, PATIENCE)).offset for each in sent]
+        offsets = [each.get(0.8 * PATIENCE).offset for each in sent]
         producer.close()
         return offsets
 
@@ -44,7 +44,7 @@ class KafkaPython(Client):
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=6000,
+            session_timeout_ms=20_000,
             heartbeat_interval_ms=200,
             fetch_max_wait_ms=100,
             **more,

@@ -13,7 +13,7 @@ from contract import PATIENCE, Client, Entry, Member, rebalance, serve
 
 # Lengths come before the bytes, so that any bytes can be told apart; -1 is null.
 LINE = "%o %T %K %S %h\n%k%s\n"
-GROUP = ("fetch.wait.max.ms=100", "session.timeout.ms=6000", "heartbeat.interval.ms=200", "auto.offset.reset=earliest")
+GROUP = ("fetch.wait.max.ms=100", "session.timeout.ms=20000", "heartbeat.interval.ms=200", "auto.offset.reset=earliest")
 OPTIONS = [part for setting in GROUP for part in ("-X", setting)]
 ASSIGNED = re.compile(r"\[(\d+)\]")
 

@@ -27,7 +27,7 @@ func patience() time.Duration {
 	if told := os.Getenv("CLIENT_SECONDS"); told != "" {
 		return time.Duration(number(told)) * time.Second
 	}
-	return 25 * time.Second
+	return 60 * time.Second
 }
 
 // Header is a name and a value, which may be nil.

@@ -153,7 +153,7 @@ func (f franz) inGroup(group, topic string, more ...kgo.Opt) (*kgo.Client, error
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.SessionTimeout(6*time.Second),
+		kgo.SessionTimeout(20*time.Second),
 		kgo.HeartbeatInterval(200*time.Millisecond),
 		kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.DisableAutoCommit(),

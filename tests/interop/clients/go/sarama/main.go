@@ -82,7 +82,7 @@ func config() (*sarama.Config, error) {
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Consumer.Offsets.AutoCommit.Enable = false
 	config.Consumer.MaxWaitTime = 100 * time.Millisecond
-	config.Consumer.Group.Session.Timeout = 6 * time.Second
+	config.Consumer.Group.Session.Timeout = 20 * time.Second
 	config.Consumer.Group.Heartbeat.Interval = 200 * time.Millisecond
 	return config, secure(config)
 }
