@@ -54,6 +54,18 @@ def convert(direction: str, magic: int, data: bytes) -> bytes:
     return run("Convert", direction, str(magic), stdin=data)
 
 
+def consumed(
+    version: str, bootstrap: str, topics: Iterable[str], isolation: str = "read_uncommitted"
+) -> dict[str, list[str]]:
+    """Return the lines that a version's own consumer prints of partition 0 of each topic (java/Consume*.java)."""
+    names = list(topics)
+    if kafka_oracle.version_key(version) < (0, 10, 1):
+        printed = run("ConsumeSimple", bootstrap, ",".join(names), version=version)
+    else:
+        printed = run("Consume", bootstrap, ",".join(names), isolation, version=version)
+    return {topic: part.splitlines() for topic, part in zip(names, printed.decode().split("\f\n"), strict=True)}
+
+
 @contextmanager
 def broker(version: str, folder: Path, *properties: str, kill: bool = False, port: int | None = None) -> Iterator[Json]:
     """Run a broker (and its ZooKeeper) inside the block; yield the launcher's oracle.json. Nothing runs afterwards.

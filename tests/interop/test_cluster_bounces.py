@@ -27,7 +27,7 @@ async def bounce(cluster: Cluster, number: int, *, is_hard: bool) -> None:
     await cluster.members[number].start(cluster.tree.address)
 
 
-@pytest.mark.parametrize("is_hard", [False, True], ids=["clean", "hard"])
+@pytest.mark.parametrize("is_hard", [pytest.param(False, marks=pytest.mark.campaign), True], ids=["clean", "hard"])
 @pytest.mark.parametrize("role", ["leader", "controller"])
 def test_every_acknowledged_record_is_consumed_behind_five_bounces(
     needs_java: None, tmp_path: Path, role: str, is_hard: bool
@@ -42,7 +42,7 @@ def test_every_acknowledged_record_is_consumed_behind_five_bounces(
                 cluster.check_clients(f"bounce {at}")
         return cluster
 
-    judged = asyncio.run(asyncio.wait_for(scenario(), 500)).judged
+    judged = asyncio.run(asyncio.wait_for(scenario(), 900)).judged
     assert judged["acknowledged"] > 500
     assert judged["unknown"] == 0
 
@@ -57,7 +57,7 @@ async def reassign(cluster: Cluster, folder: Path, replicas: list[list[int]]) ->
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 120)
+    said, _ = await asyncio.wait_for(process.communicate(), 240)
     assert process.returncode == 0, said.decode()
 
 
@@ -80,5 +80,5 @@ def test_every_acknowledged_record_is_consumed_while_replicas_move(
                 cluster.check_clients(f"move {at}")
         return cluster
 
-    judged = asyncio.run(asyncio.wait_for(scenario(), 500)).judged
+    judged = asyncio.run(asyncio.wait_for(scenario(), 900)).judged
     assert judged["acknowledged"] > 500

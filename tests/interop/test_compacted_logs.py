@@ -60,11 +60,9 @@ class Compacted:
         self.left = {topic: self.records(topic) for topic in self.topics}
         log = folder / "broker" / "broker.log"
         before = log.stat().st_size if log.exists() else 0
-        self.consumed: dict[str, list[Json]] = {}
         with self.broker() as state:
             self.produce(state["bootstrap"])
-            for topic in self.topics:
-                self.consumed[topic] = self.consume(state["bootstrap"], topic)
+            self.consumed = self.consume(state["bootstrap"])
         self.said = log.read_text()[before:]
 
     def open(self) -> LogDirectory:
@@ -103,13 +101,14 @@ class Compacted:
         pairs = [f"{topic}=none" for topic in self.topics]
         jvm.run("Produce", bootstrap, *pairs, stdin=lines.encode(), version=self.version)
 
-    def consume(self, bootstrap: str, topic: str) -> list[Json]:
-        found = []
-        said = jvm.run("Consume", bootstrap, topic, "read_uncommitted", version=self.version).decode()
-        for line in said.splitlines():
-            offset, _, _, key, value, *_ = (None if cell == "~" else cell for cell in line.split("\t"))
-            assert offset is not None
-            found.append({"offset": int(offset), "key": key, "value": value})
+    def consume(self, bootstrap: str) -> dict[str, list[Json]]:
+        found: dict[str, list[Json]] = {}
+        for topic, lines in jvm.consumed(self.version, bootstrap, self.topics).items():
+            found[topic] = []
+            for line in lines:
+                offset, _, _, key, value, *_ = (None if cell == "~" else cell for cell in line.split("\t"))
+                assert offset is not None
+                found[topic].append({"offset": int(offset), "key": key, "value": value})
         return found
 
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 GO = client_programs.HERE / "go"
 MODULE, TEST = "github.com/twmb/franz-go", "TestTxnEtl"
-RUNS = int(os.environ.get("FRANZ_GO_RUNS", "3"))
+RUNS = int(os.environ.get("FRANZ_GO_RUNS", "1"))
 RECORDS, SECONDS = 20_000, 180
 SCRAM_TESTS = ("TestSCRAMAuth", "TestSCRAMAuthBadCredentials")
 BALANCERS = ("range", "cooperative-sticky", "cooperative-sticky/static")

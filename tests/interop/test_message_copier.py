@@ -124,7 +124,7 @@ def copying(version: str, brokers: Bounced, folder: Path, news: queue.Queue[int]
 @pytest.mark.parametrize(
     ("version", "size", "as_version"),
     [
-        ("2.8.2", "one", None),
+        pytest.param("2.8.2", "one", None, marks=pytest.mark.campaign),
         pytest.param("3.9.1", "three", None, marks=pytest.mark.campaign),
         ("4.3.1", "one", "4.1"),
     ],

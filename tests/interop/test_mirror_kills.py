@@ -18,7 +18,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[kills.Ka
         yield pair
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [pytest.param(3, marks=pytest.mark.campaign), 4])
 def test_between_real_brokers_nothing_is_lost_or_twice_and_groups_are_exact(
     brokers: tuple[kills.Kafka, kills.Kafka], tmp_path: Path, seed: int
 ) -> None:

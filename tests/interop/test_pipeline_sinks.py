@@ -45,11 +45,13 @@ path = "{sink}"
 """
 
 
-def consume(bootstrap: str, topic: str, version: str) -> list[Json]:
-    """Return offset, key and value of all records that the version's consumer gets."""
-    said = jvm.run("Consume", bootstrap, topic, "read_uncommitted", version=version).decode()
-    rows = [[None if cell == "~" else cell for cell in line.split("\t")] for line in said.splitlines()]
-    return [{"offset": int(row[0] or -1), "key": row[3], "value": row[4]} for row in rows]
+def consume(bootstrap: str, topics: Iterable[str], version: str) -> dict[str, list[Json]]:
+    """Return offset, key and value of all records that the version's consumer gets of each topic."""
+    found: dict[str, list[Json]] = {}
+    for topic, lines in jvm.consumed(version, bootstrap, topics).items():
+        rows = [[None if cell == "~" else cell for cell in line.split("\t")] for line in lines]
+        found[topic] = [{"offset": int(row[0] or -1), "key": row[3], "value": row[4]} for row in rows]
+    return found
 
 
 def make_topics(version: str, folder: Path, topics: Iterable[str]) -> dict[str, bytes]:
@@ -104,7 +106,7 @@ def test_a_broker_takes_a_sink_as_its_own_log_directory(version: str, store: str
         (tmp_path / "broker/broker.log").unlink()
     with jvm.broker(version, tmp_path / "broker", *SETTINGS) as state:
         append(state["bootstrap"], version, left)
-        consumed = {topic: consume(state["bootstrap"], topic, version) for topic in left}
+        consumed = consume(state["bootstrap"], left, version)
     said = (tmp_path / "broker/broker.log").read_text()
     for topic, records in left.items():
         assert complaints(said, topic, ends[topic]) == []

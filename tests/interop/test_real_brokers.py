@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,9 @@ class Logs:
                 lines += self.records(topic)
         pairs = [f"{topic}={codec}" for topic, codec in codecs.items()]
         jvm.run("Produce", bootstrap, *pairs, stdin="".join(lines).encode(), version=self.version)
-        for topic in codecs:
-            self.consumed[topic] = self.consume(bootstrap, topic, "read_uncommitted")
+        self.consumed = self.consume(bootstrap, codecs, "read_uncommitted")
         if self.version in WITH_TRANSACTIONS:
-            self.consumed["committed"] = self.consume(bootstrap, "transactions", "read_committed")
+            self.consumed["committed"] = self.consume(bootstrap, ["transactions"], "read_committed")["transactions"]
 
     def records(self, topic: str) -> list[str]:
         """Return random records as Produce takes them."""
@@ -101,28 +101,25 @@ class Logs:
         tool = jvm.kafka_oracle.tool_command(self.version, "kafka.admin.TopicCommand", [*command, *settings])
         subprocess.run(tool, check=True, timeout=jvm.SECONDS, capture_output=True)
 
-    def consume(self, bootstrap: str, topic: str, isolation: str) -> list[Json]:
+    def consume(self, bootstrap: str, topics: Iterable[str], isolation: str) -> dict[str, list[Json]]:
         """Return the records that this era's consumer gives, as lines of records.jsonl."""
-        if self.version.startswith("0.8"):
-            printed = jvm.run("ConsumeSimple", bootstrap, topic, version=self.version)
-        else:
-            printed = jvm.run("Consume", bootstrap, topic, isolation, version=self.version)
-        found = []
-        for line in printed.decode().splitlines():
-            offset, timestamp, kind, *cells = line.split("\t")
-            key, value, *headers = (None if cell == "~" else cell for cell in cells)
-            names = [(unbase64(name) or b"").decode() for name in headers[::2]]
-            found.append(
-                {
-                    "offset": int(offset),
-                    "timestamp": int(timestamp),
-                    "timestampType": kind,
-                    "key": key,
-                    "value": value,
-                    "headers": [list(pair) for pair in zip(names, headers[1::2], strict=True)],
-                }
-            )
-        return found
+        printed = jvm.consumed(self.version, bootstrap, topics, isolation)
+        return {topic: [record_in(line) for line in lines] for topic, lines in printed.items()}
+
+
+def record_in(line: str) -> Json:
+    """Return the record in a line of a consumer."""
+    offset, timestamp, kind, *cells = line.split("\t")
+    key, value, *headers = (None if cell == "~" else cell for cell in cells)
+    names = [(unbase64(name) or b"").decode() for name in headers[::2]]
+    return {
+        "offset": int(offset),
+        "timestamp": int(timestamp),
+        "timestampType": kind,
+        "key": key,
+        "value": value,
+        "headers": [list(pair) for pair in zip(names, headers[1::2], strict=True)],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +138,7 @@ def cat(path: Path, *options: str) -> list[Json]:
     """Return what `magicbyte cat PATH --format jsonl` prints, with base64 for bytes."""
     program = [sys.executable, "-c", "from magicbyte.cli.main import main; main()"]
     command = [*program, "cat", path, "--format", "jsonl", "--values", "base64", *options]
-    done = subprocess.run(command, capture_output=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, timeout=240)
     assert done.returncode == 0, done.stderr.decode()
     return [json.loads(line) for line in done.stdout.splitlines()]
 

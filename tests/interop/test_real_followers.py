@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 
 RELEASES = [
     ("0.9.0.1", "0.9.0"),
-    ("0.10.2.2", "0.10.2"),
+    pytest.param("0.10.2.2", "0.10.2", marks=pytest.mark.campaign),
     ("0.11.0.3", "0.11.0"),
     ("2.8.2", "2.6"),
     ("2.8.2", "2.8"),
@@ -34,7 +34,7 @@ async def produce(cluster: RealCluster, topic: str, *values: bytes) -> None:
 
 async def values_of(cluster: RealCluster, topic: str, count: int) -> list[bytes | None]:
     found: list[bytes | None] = []
-    async with Client(cluster.bootstrap) as client, asyncio.timeout(20):
+    async with Client(cluster.bootstrap) as client, asyncio.timeout(120):
         async for columns in read_records(client, topic, 0, 0):
             found += [each.value for each in columns]
             if len(found) >= count:

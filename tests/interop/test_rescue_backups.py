@@ -38,12 +38,8 @@ Json = dict[str, Any]
 
 def consumed(bootstrap: str, topics: Iterable[str], version: str) -> dict[str, list[Row]]:
     """Return what the release's own consumer of committed records gets of partition 0 of each topic."""
-    names = list(topics)
-    printed = jvm.run("Consume", bootstrap, ",".join(names), "read_committed", version=version).decode()
-    return {
-        topic: [_row(line) for line in part.splitlines()]
-        for topic, part in zip(names, printed.split("\f\n"), strict=True)
-    }
+    printed = jvm.consumed(version, bootstrap, topics, "read_committed")
+    return {topic: [_row(line) for line in lines] for topic, lines in printed.items()}
 
 
 def _row(line: str) -> Row:

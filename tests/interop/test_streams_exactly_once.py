@@ -101,7 +101,7 @@ def smoke_test(
     ("version", "guarantee", "size", "as_version"),
     [
         ("2.8.2", "exactly_once", "one", "2.8"),
-        ("3.9.1", "exactly_once_v2", "one", "3.9"),
+        pytest.param("3.9.1", "exactly_once_v2", "one", "3.9", marks=pytest.mark.campaign),
         ("4.3.1", "exactly_once_v2", "one", "4.1"),
     ],
 )

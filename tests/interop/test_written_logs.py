@@ -233,7 +233,6 @@ class Opened:
         self.recovered = {f"bare-{name.replace('/', '-')}": segments(name) for name in RECOVERED[version]}
         if version not in ("0.9.0.1", "0.10.2.2"):
             self.recovered["bare-corners"] = {"00000000000000000000.log": CORNERS}
-        self.consumed: dict[str, list[Json]] = {}
         if version.startswith("4."):  # only topics that the metadata log knows are taken
             with self.broker() as bootstrap:
                 self.produce(bootstrap, [*self.records, *self.recovered])
@@ -245,8 +244,7 @@ class Opened:
         before = self.log.stat().st_size if self.log.exists() else 0
         with self.broker() as bootstrap:
             self.produce(bootstrap, self.records)
-            for topic in self.records:
-                self.consumed[topic] = self.consume(bootstrap, topic)
+            self.consumed = self.consume(bootstrap)
         self.said = self.log.read_text()[before:]
         self.after = {topic: files_of(self.data / f"{topic}-0") for topic in self.records}
         self.recover()
@@ -283,15 +281,15 @@ class Opened:
         pairs = [f"{topic}=none" for topic in topics]
         jvm.run("Produce", bootstrap, *pairs, stdin=lines.encode(), version=self.version)
 
-    def consume(self, bootstrap: str, topic: str) -> list[Json]:
+    def consume(self, bootstrap: str) -> dict[str, list[Json]]:
         """Return offset, key and value of all records, and what else the version's consumer knows."""
-        simple = self.version == "0.9.0.1"
-        arguments = ("ConsumeSimple", bootstrap, topic) if simple else ("Consume", bootstrap, topic, "read_uncommitted")
-        found = []
-        for line in jvm.run(*arguments, version=self.version).decode().splitlines():
-            offset, timestamp, _, key, value, *_ = (None if cell == "~" else cell for cell in line.split("\t"))
-            assert offset is not None
-            found.append({"offset": int(offset), "timestamp": timestamp, "key": key, "value": value})
+        found: dict[str, list[Json]] = {}
+        for topic, lines in jvm.consumed(self.version, bootstrap, self.records).items():
+            found[topic] = []
+            for line in lines:
+                offset, timestamp, _, key, value, *_ = (None if cell == "~" else cell for cell in line.split("\t"))
+                assert offset is not None
+                found[topic].append({"offset": int(offset), "timestamp": timestamp, "key": key, "value": value})
         return found
 
 

@@ -13,6 +13,7 @@ from magicbyte.log.files.directory import discover
 from simulation.damage_score import Verified, of_verify
 from simulation.damaged_logs import damaged, write
 
+FIFTY_SEEDS = [range(100, 112), pytest.param(range(112, 150), marks=pytest.mark.campaign)]
 KINDS = ["v2", "nested", "nested-nasty", "messages", "messages-nested", "wrappers", "mixed"]
 
 
@@ -32,11 +33,12 @@ def test_every_damaged_region_is_found_and_no_sound_entry_blamed(tmp_path: Path,
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seeds", FIFTY_SEEDS)
 @pytest.mark.parametrize("pages", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_over_fifty_seeds_and_a_hundred_damages(tmp_path: Path, kind: str, pages: bool) -> None:
+def test_the_same_over_fifty_seeds_and_a_hundred_damages(tmp_path: Path, kind: str, pages: bool, seeds: range) -> None:
     with agreement.kernels("compiled"):
-        for seed in range(100, 150):
+        for seed in seeds:
             folder = tmp_path / f"t-{seed}"
             scored = score(folder, seed, kind, 24 << 20, 100, pages=pages)
             assert (scored.unreported, scored.blamed) == ([], []), seed
