@@ -7,6 +7,7 @@ import queue
 import shutil
 import subprocess
 import sys
+import tarfile
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -93,6 +94,14 @@ def node(name: str) -> list[str]:
 def run(command: list[str], folder: Path | None = None) -> None:
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def unpack(folder: Path, name: str, sha256: str) -> None:
+    """Unpack the archive of a package there."""
+    archive = folder / name
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() == sha256, f"{name} is not what was tested"
+    with tarfile.open(archive) as opened:
+        opened.extractall(folder, filter="data")
 
 
 def built(kind: str, name: str, sources: Iterable[Path], build: Callable[[list[Path], Path], None]) -> Path:

@@ -6,12 +6,10 @@ Their source is in the package node-rdkafka, and that of the JSON reader they ar
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -35,20 +33,13 @@ exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$CLASSPATH:{libs}/*" "$@
 SECONDS = 500
 
 
-def unpack(folder: Path, name: str, sha256: str) -> None:
-    archive = folder / name
-    assert hashlib.sha256(archive.read_bytes()).hexdigest() == sha256, f"{name} is not what was tested"
-    with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="data")
-
-
 def build(_: list[Path], target: Path) -> None:
     """Fill a folder with the test runner, and with what it takes for Kafka's home."""
     client_programs.run(["npm", "pack", "node-rdkafka@3.6.1"], target)
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", "python-rapidjson==1.25"]
     client_programs.run(pip, target)
-    unpack(target, LIBRARY, LIBRARY_SHA256)
-    unpack(target, READER, READER_SHA256)
+    client_programs.unpack(target, LIBRARY, LIBRARY_SHA256)
+    client_programs.unpack(target, READER, READER_SHA256)
     source = target / "package/deps/librdkafka"
     shutil.copytree(target / "python_rapidjson-1.25/rapidjson/include/rapidjson", source / "src/rapidjson")
     flags = f"--CPPFLAGS=-I{source / 'src'}"  # for the JSON reader
