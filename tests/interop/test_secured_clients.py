@@ -25,7 +25,7 @@ from magicbyte.testing import Broker
 pytestmark = pytest.mark.interop
 
 CLIENTS: Final = (
-    "Java 0.10.2.2", "Java 3.9.1", "Java 4.3.1", "confluent-kafka", "kafka-python", "aiokafka",
+    "Java 0.10.2.2", "Java 2.8.2", "Java 3.9.1", "Java 4.3.1", "confluent-kafka", "kafka-python", "aiokafka",
     "franz-go", "sarama", "kafkajs",
 )  # fmt: skip
 RECORDS: Final = matrix.ledger("kcat", "secured", "2")  # plain text, which all can send
@@ -48,7 +48,7 @@ REFUSED: Final = {
 LATE: Final = "Failed to update metadata|not present in metadata|timed out|Unable to bootstrap"
 TOLD_LATE: Final = {
     *(("Java 0.10.2.2", case) for case in REFUSED), ("confluent-kafka", "plain bytes"),
-    *((f"Java {release}", "plain bytes") for release in ("3.9.1", "4.3.1")),
+    *((f"Java {release}", "plain bytes") for release in ("2.8.2", "3.9.1", "4.3.1")),
     *(("kafka-python", f"wrong password{of}") for of in ("", " of SCRAM")),
 }  # fmt: skip
 """Where a client may say no more than that time is up. kafka-python drops an answer that it reads with the end."""
@@ -110,7 +110,7 @@ IMPATIENT: Final[Mapping[str, Mapping[str, str]]] = {
     "Java 0.10.2.2": {"max.block.ms": "3000", "request.timeout.ms": "3000"},
     **{
         f"Java {release}": {"max.block.ms": "3000", "request.timeout.ms": "3000", "delivery.timeout.ms": "4000"}
-        for release in ("3.9.1", "4.3.1")
+        for release in ("2.8.2", "3.9.1", "4.3.1")
     },
     "confluent-kafka": {"message.timeout.ms": "3000"},
     "kafka-python": {"bootstrap_timeout_ms": "3000"},
@@ -127,7 +127,7 @@ def tell(process: ClientProcess, folder: Path, settings: Mapping[str, str]) -> N
     process.ask("settings", folder / "settings")
 
 
-@pytest.mark.parametrize("client", [*CLIENTS, "Java 2.8.2"])
+@pytest.mark.parametrize("client", CLIENTS)
 def test_what_a_client_writes_over_a_secured_listener_it_reads_again(
     client: str, stores: Stores, broker: Broker, tmp_path: Path
 ) -> None:
