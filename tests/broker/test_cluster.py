@@ -17,7 +17,7 @@ from magicbyte.broker import cluster as cluster_of_membership
 from magicbyte.broker import membership
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
 from magicbyte.broker.threads import ended
-from magicbyte.client import Client
+from magicbyte.client import Client, admin
 from magicbyte.client.admin import ConfigResource, alter_configs, delete_records, delete_topic, describe_cluster
 from magicbyte.client.connection import Connection
 from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
@@ -627,6 +627,19 @@ def test_settings_that_one_broker_changes_hold_for_all_and_a_damaged_notice_hide
             own = SetNode(layout.config_path("topics", "t"), layout.dump_config({"retention.ms": "54321"}))
             members.sessions[1].transaction([own, damaged, sound])
             await until(lambda: retention(members) == {54321})
+
+    run(work())
+
+
+def test_partitions_that_a_topic_grows_by_are_led_and_followed(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder) as members, Client(members.bootstrap) as client:
+            await make(members, client)
+            await admin.create_partitions(client, "t", 3)
+            for index in (1, 2):
+                await send(client, "t", index, records(4))
+                await until(lambda index=index: members.is_settled("t", index))
+                assert len(await values(client, "t", index)) == 4
 
     run(work())
 

@@ -105,7 +105,10 @@ async def leader_and_isr(services: ReplicaServices, request: Request[LeaderAndIs
             return LeaderAndIsrResponse(error_code=fault)
         ids = {each.topic_name: each.topic_id for each in message.topic_states}
         orders = [_order(name, state) for name, state in _leader_states(message)]
-        await _know(services, {each.key.topic for each in orders})
+        counts = dict[str, int]()
+        for key in (each.key for each in orders):
+            counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
+        await _know(services, counts)
         addresses = {each.broker_id: (each.host_name, each.port) for each in message.live_leaders}
         codes = await cluster.replicas.take_orders(orders, addresses)
     if request.version < _FIRST_BY_TOPIC_ID:
@@ -138,11 +141,12 @@ def _order(topic: str, told: LeaderAndIsrPartitionState) -> Order:
     return Order(TopicPartition(topic, told.partition_index), state, told.partition_epoch, tuple(told.replicas))
 
 
-async def _know(services: ReplicaServices, names: Iterable[str], *, counts: Mapping[str, int] | None = None) -> None:
-    """Add topics to the topic table; `counts`: known partition counts, as topics may have grown."""
-    least = counts or {}
+async def _know(services: ReplicaServices, counts: Mapping[str, int]) -> None:
+    """Add topics to the topic table, or read them again if they have grown to more partitions than it knows."""
     new = {
-        name for name in names if (topic := services.topics.get(name)) is None or topic.partitions < least.get(name, 0)
+        name
+        for name, count in counts.items()
+        if (topic := services.topics.get(name)) is None or topic.partitions < count
     }
     if not new:
         return
@@ -197,7 +201,7 @@ async def update_metadata(services: ReplicaServices, request: Request[UpdateMeta
             return UpdateMetadataResponse(error_code=fault)
         update = cluster.cache.update(message)
         counts = {name: cluster.cache.count(name) for name in update.topics}
-        await _know(services, update.topics, counts=counts)
+        await _know(services, counts)
         for name in update.deleted:
             if services.topics.get(name) is not None:
                 services.topics.forget(name)
