@@ -14,8 +14,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from interop import kafka_oracle
 from ports import free_port
@@ -75,10 +76,12 @@ def _ip(command: str, inside: Sequence[str] = ()) -> None:
 
 
 class Member:
-    """One broker: one process after another, on one address."""
+    """One broker: one process after another, on one address. `settings`: beside those of all brokers."""
 
-    def __init__(self, number: int, folder: Path, *, has_network: bool) -> None:
-        self.number, self.folder = number, folder / str(number)
+    def __init__(
+        self, number: int, folder: Path, *, has_network: bool, settings: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.number, self.folder, self._settings = number, folder / str(number), settings
         self.process: asyncio.subprocess.Process | None = None
         self.host, self.inside = "127.0.0.1", list[str]()
         self._log = folder / f"broker-{number}.log"
@@ -107,7 +110,8 @@ class Member:
 
     async def start(self, zookeeper: str) -> None:
         """Start it; return when it listens."""
-        settings = {**SETTINGS, "broker.id": str(self.number), "zookeeper.connect": zookeeper}
+        given = {"broker.id": str(self.number), "zookeeper.connect": zookeeper}
+        settings = {**SETTINGS, **self._settings, **given}
         serve = [sys.executable, "-m", "magicbyte", "serve", "-v", "--dir", str(self.folder), "--listen", self.address]
         with self._log.open("ab") as errors:
             self.process = await asyncio.create_subprocess_exec(

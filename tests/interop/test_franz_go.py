@@ -1,13 +1,14 @@
-"""franz-go's own tests of transactions and of SCRAM, unchanged: consume, transform, produce, while members come and go.
+"""franz-go's own tests, unchanged: consume, transform, produce while members come and go; SCRAM; its package kgo.
 
-TestTxnEtl of its package kgo chains three consumers in transactions by each balancer, and judges keys, order and
-duplicates. It is built from the module that the clients in Go are built with.
+TestTxnEtl chains three consumers in transactions by each balancer, and judges keys, order and duplicates; TestGroupETL
+is the same without transactions. They are built from the module that the clients in Go are built with.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -28,6 +29,19 @@ RUNS = int(os.environ.get("FRANZ_GO_RUNS", "1"))
 RECORDS, SECONDS = 20_000, 180
 SCRAM_TESTS = ("TestSCRAMAuth", "TestSCRAMAuthBadCredentials")
 BALANCERS = ("range", "cooperative-sticky", "cooperative-sticky/static")
+GROUPS = "TestGroupETL"
+LONG = (GROUPS, "TestClient_Produce", "TestIssue337", "TestIssue434")
+SUITE_RECORDS, SUITE_SECONDS = 5000, 900
+LACKING = {  # they skip themselves with a cluster that has no share groups (KIP-932) or KIP-848, or without a login
+    "Test848RegexBrokerResolves",
+    "TestConsumeRegexShareSkipsInternal",
+    "TestIssueProduceBrokerTooOldFailsRecords",
+    "TestShareGroup",
+    "TestShareGroupETL",
+    "TestShareGroupAckOnClose",
+    "TestShareGroupOffsetsAdmin",
+    *SCRAM_TESTS,
+}
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +84,34 @@ def test_records_go_through_three_consumers_in_transactions_once_and_in_order(
             assert done.returncode == 0, f"run {number}: {done.stdout[-3000:]}"
             for balancer in BALANCERS:
                 assert f"--- PASS: {TEST}/{balancer} (" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [pytest.param((TEST, *LONG), id="short"), pytest.param((TEST,), id="whole", marks=pytest.mark.campaign)],
+)
+def test_its_package_passes_with_three_brokers(
+    program: tuple[Path, Path], left_out: tuple[str, ...], tmp_path: Path
+) -> None:
+    binary, folder = program
+    with running("three", tmp_path, as_version="3.9") as brokers:
+        settings = {
+            "KGO_SEEDS": brokers.bootstrap,
+            "KGO_TEST_RF": "3",
+            "KGO_TEST_RECORDS": str(SUITE_RECORDS),
+            "KGO_LOG_LEVEL": "none",
+        }
+        done = subprocess.run(
+            [*DIES_WITH_US, str(binary), "-test.v", f"-test.skip=^({'|'.join(left_out)})$"],
+            cwd=folder, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=SUITE_SECONDS,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert set(re.findall(r"^--- SKIP: (\w+)", done.stdout, re.MULTILINE)) == LACKING
+    assert len(re.findall(r"^--- PASS: ", done.stdout, re.MULTILINE)) > 100
+    if GROUPS not in left_out:
+        for balancer in BALANCERS:
+            assert f"--- PASS: {GROUPS}/{balancer} (" in done.stdout
 
 
 @pytest.mark.parametrize("bits", ["256", "512"])
