@@ -41,6 +41,9 @@ class ClusterUnderFaults(ABC):
     `partitions`: of `TOPIC`. `recorder` has what clients did, `acknowledged` where their values are said to be.
     """
 
+    most_turns = 3_000_000
+    """Of the loop, after which a history is stuck."""
+
     def __init__(
         self,
         seed: int,
@@ -51,7 +54,7 @@ class ClusterUnderFaults(ABC):
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self.seed = seed
-        self.world = World(seed, most_virtual_s=7200, most_turns=3_000_000)
+        self.world = World(seed, most_virtual_s=7200, most_turns=self.most_turns)
         self.random = self.world.random_of("history")
         self.protocol = protocol or self.random.choice([each for each in FORMATS if each not in WITHOUT_EPOCHS])
         self.is_durable = self.random.random() < 0.5
