@@ -638,6 +638,7 @@ def test_partitions_that_a_topic_grows_by_are_led_and_followed(folder: Path) -> 
             await admin.create_partitions(client, "t", 3)
             for index in (1, 2):
                 await send(client, "t", index, records(4))
+                assert members.leader("t", index).node_id == (members.leader("t").node_id - 1 + index) % 3 + 1
                 await until(lambda index=index: members.is_settled("t", index))
                 assert len(await values(client, "t", index)) == 4
 

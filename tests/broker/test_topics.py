@@ -53,6 +53,7 @@ class World:
         self.metadata: MetadataStore = MemoryStore(Clock())
         self.new_id = ids()
         self.logs: LogDirectory | None = None
+        self.brokers: tuple[int, ...] | None = None  # of a cluster
 
     def start(self) -> Topics:
         if self.logs is not None:
@@ -60,7 +61,8 @@ class World:
         self.cluster_id = found_cluster(self.metadata, None, self.new_id)
         settings = Settings(log_config_of(self.metadata, self.config), lambda: uuid.UUID(int=7).hex)
         self.logs = LogDirectory.open(LocalFiles(), str(self.folder), settings, monotonic_ms=NOW)
-        return Topics(self.metadata, self.config, self.logs, Clock(), self.new_id)
+        brokers = None if self.brokers is None else lambda: self.brokers or ()
+        return Topics(self.metadata, self.config, self.logs, Clock(), self.new_id, brokers=brokers)
 
 
 @pytest.fixture
@@ -160,6 +162,30 @@ def test_partitions_are_added_behind_those_that_there_are(world: World) -> None:
             topics.add_partitions("t", count, assignments=assignments)
     again = world.start().known("t")
     assert (again.partitions, again.id) == (4, first.id)
+
+
+@pytest.mark.parametrize(
+    ("before", "counts", "added"),
+    [
+        ([[3, 1]], [9, 14], "43 14 21 34 41 12 23 31 43 14 21 34 41"),
+        ([[2, 4, 1]] * 6, [11], "423 134 213 324 431"),
+        ([[1, 2]] * 4, [5, 9], "13 23 34 41 13"),
+    ],
+)
+def test_added_partitions_get_the_brokers_that_a_cluster_of_kafka_2_8_2_gave_them(
+    world: World, before: list[list[int]], counts: list[int], added: str
+) -> None:
+    world.brokers = (1, 2, 3, 4)
+    topics = world.start()
+    topics.create("t", assignments=dict(enumerate(before)))
+    for count in counts:
+        topics.refresh({"t"})
+        topics.add_partitions("t", count)
+    path = layout.topic_path("t")
+    replicas = layout.TopicNode.load(path, world.metadata.get(path).data).replicas
+    assert [list(replicas[each]) for each in range(len(before), counts[-1])] == [
+        [int(broker) for broker in each] for each in added.split()
+    ]
 
 
 def test_settings_that_are_altered_reach_open_logs_and_new_ones(world: World) -> None:

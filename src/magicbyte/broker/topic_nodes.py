@@ -67,10 +67,10 @@ def growth(metadata: MetadataStore, name: str, replicas: Mapping[int, list[int]]
     return [SetNode(path, node.dump(), found.version)]
 
 
-def replication_factor(metadata: MetadataStore, name: str) -> int:
-    """Return the number of replicas of a topic's first partition."""
+def first_replicas(metadata: MetadataStore, name: str) -> list[int]:
+    """Return the brokers of a topic's first partition."""
     path = layout.topic_path(name)
-    return len(TopicNode.load(path, metadata.get(path).data).replicas[0])
+    return list(TopicNode.load(path, metadata.get(path).data).replicas[0])
 
 
 def removal(metadata: MetadataStore, name: str) -> list[NodeChange]:

@@ -202,8 +202,8 @@ class Topics(TopicTable):
     ) -> ServedTopic:
         """Increase the number of partitions of a topic to `count`; return it.
 
-        `assignments` are the brokers of each new one. Raises UnknownTopicError, InvalidPartitionsError,
-        InvalidReplicaAssignmentError.
+        `assignments` are the brokers of each new one. Without them leaders rotate from that of the first partition on,
+        as in Kafka. Raises UnknownTopicError, InvalidPartitionsError, InvalidReplicaAssignmentError.
         """
         topic = self.known(name)
         if count <= topic.partitions:
@@ -222,9 +222,11 @@ class Topics(TopicTable):
             check_assignments(dict(zip(new, assignments, strict=True)), new, self._brokers())
             replicas = _lists(dict(zip(new, assignments, strict=True)))
         else:
-            factor = topic_nodes.replication_factor(self._metadata, name)
-            check_factor(factor, self._brokers())
-            replicas = self._assign(new, factor)
+            first, brokers = topic_nodes.first_replicas(self._metadata, name), self._brokers()
+            check_factor(len(first), brokers)
+            start = next((at for at, each in enumerate(brokers) if each >= first[0]), 0)
+            shift = start - (topic.partitions - 1) // len(brokers)  # Kafka counts the rounds of new partitions alone
+            replicas = assign(new, len(first), brokers, start=start, shift=shift, racks=self._racks())
         grown = replace(topic, partitions=count, leader_epochs=(*topic.leader_epochs, *[0] * len(new)))
         if not validate_only:
             changes = topic_nodes.growth(self._metadata, name, replicas)
