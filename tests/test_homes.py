@@ -158,6 +158,16 @@ def settings_typed(tree: ast.AST) -> Found:
             yield ast.unparse(node)
 
 
+def topic_settings_parsed(tree: ast.AST) -> Found:
+    """Find functions that parse a topic's setting, or make a part's configuration of texts."""
+    for function in functions(tree):
+        calls = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+        arguments = {ast.unparse(each.annotation) for each in function.args.args if each.annotation is not None}
+        is_config = function.name == "of" and "cls" in ast.unparse(function.args) and "Mapping[str, str]" in arguments
+        if is_config or any(re.search(r"(\bTOPIC_SETTINGS\[.*\]|\.setting)\.parse$", call) for call in calls):
+            yield function.name
+
+
 # ---- reports
 
 
@@ -185,6 +195,7 @@ PLANTED: Final[dict[Detector, str]] = {
     next_offsets: "end = entry.last_offset + 1",
     largest_timestamps: "def time(view):\n  return MAX_TIMESTAMP.read(view) if is_batch else V1_TIMESTAMP.read(view)",
     comparisons_of_releases: "if release.number >= (2, 8): pass",
+    topic_settings_parsed: "def of(cls, settings: Mapping[str, str]): pass",
     settings_typed: 'if settings["preallocate"].lower() == "true": pass',
     projections: 'say_json({"removedBytes": done.removed_bytes, "logStartOffset": done.log_start_offset})',
 }
@@ -277,11 +288,13 @@ def test_only_one_module_compares_releases() -> None:
 def test_texts_of_settings_are_typed_where_they_are_checked() -> None:
     assert places(settings_typed, "archive/", "broker/", "groups/", "log/", "mirror/", "transactions/") == {
         "broker/settings.py text.lower() in ('true', 'false')",
-        "log/live/config.py text.lower() == 'true'",  # of a log without a broker
-        "log/live/config.py text.lower() not in ('true', 'false')",
-        "log/cleaning/compaction.py settings['cleaner.merge.sets'].lower() == 'true'",  # no topic has it
-        "mirror/plan.py int(found['segment.bytes'])",  # of another cluster's topic
     }
+
+
+def test_texts_of_a_topics_settings_are_parsed_by_one_function() -> None:
+    """The parts of `log/` take the typed values from it."""
+    rooms = ("archive/", "broker/topic", "log/", "migration/", "mirror/", "public/", "rescue/", "spark/")
+    assert places(topic_settings_parsed, *rooms) == {"broker/topic_config.py typed"}
 
 
 NO_REPORTS: Final = {

@@ -9,12 +9,12 @@ from log.appended import batch_of
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.enriched import build_enriched_message
 from magicbyte.records.layout import Dialect
+from topic_settings import log_config
 
 FILES = LocalFiles()
 DAY_MS = 86_400_000
@@ -24,7 +24,7 @@ ORDERS = TopicPartition("orders", 0)
 
 def open_logs(path: Path) -> LogDirectory:
     settings_of_topic = {"segment.bytes": "700", "segment.ms": str(10**13), "retention.ms": "-1"}
-    config = LogConfig.of({**settings_of_topic, "index.interval.bytes": "150"})
+    config = log_config({**settings_of_topic, "index.interval.bytes": "150"})
     settings = Settings(config_of=lambda _key: config, token=lambda: "0" * 32)
     return LogDirectory.open(FILES, str(path), settings, monotonic_ms=NOW_MS)
 
@@ -93,7 +93,7 @@ def test_a_log_of_the_enriched_dialect_is_cut_without_being_asked(
 ) -> None:
     monkeypatch.setattr("time.time_ns", lambda: NOW_MS * 1_000_000)
     folder = tmp_path / "tags-0"
-    config = LogConfig.of({"message.dialect": "enriched", "segment.bytes": "600", "index.interval.bytes": "100"})
+    config = log_config({"message.format.version": "enriched", "segment.bytes": "600", "index.interval.bytes": "100"})
     log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW_MS, clean=True)
     for offset in range(30):
         seconds = (NOW_MS - (29 - offset) * DAY_MS) // 1000

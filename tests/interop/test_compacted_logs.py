@@ -19,11 +19,11 @@ from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files.checkpoints import parse_partition_metadata
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.decode import decode
 from magicbyte.records.entry import entries
+from topic_settings import log_config
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -67,7 +67,7 @@ class Compacted:
 
     def open(self) -> LogDirectory:
         self.data.mkdir(parents=True, exist_ok=True)
-        config = LogConfig.of(CONFIG, self.rules)
+        config = log_config(CONFIG, self.rules)
         settings = Settings(config_of=lambda _key: config, token=lambda: os.urandom(16).hex(), rules=self.rules)
         return LogDirectory.open(LocalFiles(), str(self.data), settings, monotonic_ms=LAST_TIME)
 

@@ -29,7 +29,6 @@ from magicbyte.log.cleaning.maintenance import Action, Maintenance
 from magicbyte.log.files.checkpoints import CLEANER, parse_offset_checkpoint, parse_partition_metadata
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment, TopicPartition
@@ -37,6 +36,7 @@ from magicbyte.records.columns import Record
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.entry import entries
+from topic_settings import log_config
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -112,9 +112,9 @@ class Travels:
         """Open the directory, do some work, and close it."""
         self.data.mkdir(parents=True, exist_ok=True)
         configs = {
-            topic: LogConfig.of(COMPACTED if topic == self.compacted else CUT, self.rules) for topic in self.topics
+            topic: log_config(COMPACTED if topic == self.compacted else CUT, self.rules) for topic in self.topics
         }
-        default = LogConfig.of(CONFIG, self.rules)
+        default = log_config(CONFIG, self.rules)
         settings = Settings(
             config_of=lambda key: configs.get(key.topic, default), token=lambda: os.urandom(16).hex(), rules=self.rules
         )

@@ -12,15 +12,15 @@ from log.appended import batch_of
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files.checkpoints import OFFSET_CHECKPOINTS
 from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment, TopicPartition, WritableFileSystem
+from topic_settings import log_config
 
 NOW: Final = 1_700_000_000_000
 GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)
 COUNT: Final = 30  # offsets of each log
-CONFIG: Final = LogConfig.of({"segment.bytes": "500", "segment.index.bytes": "240", "index.interval.bytes": "100"})
+CONFIG: Final = log_config({"segment.bytes": "500", "segment.index.bytes": "240", "index.interval.bytes": "100"})
 TOP_FILES: Final = (*OFFSET_CHECKPOINTS, "meta.properties", ".kafka_cleanshutdown", ".lock")
 IN_FOLDER: Final = ("first.log", "last.log", "last.index", "last.timeindex", "first.index", "first.txnindex",
                     "last.snapshot", "leader-epoch-checkpoint", "partition.metadata")  # fmt: skip

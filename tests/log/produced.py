@@ -11,6 +11,7 @@ from magicbyte.errors import AppendRefusedError
 from magicbyte.log.append.prepare import prepare
 from magicbyte.log.append.producer_check import ProducerChecks
 from magicbyte.log.append.rules import AppendRules
+from topic_settings import append_rules
 from wire_reader import Produce, produce_request, records
 
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "2"}
@@ -90,7 +91,7 @@ def replay(case: WireCase) -> Replayed:
     """Send the requests of a capture to our log."""
     stored = case.segment
     epoch = struct.unpack_from(">i", stored, 12)[0] if len(stored) > 16 and stored[16] == 2 else 0
-    log = Log(AppendRules.of(settings_of(case)), epoch)
+    log = Log(append_rules(settings_of(case)), epoch)
     answers = []
     for request, _, said in exchanges(case):
         ours = log.produce(produce_request(request), now_of(case, said))

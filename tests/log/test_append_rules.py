@@ -59,6 +59,7 @@ from magicbyte.records.layout import (
     TimestampType,
 )
 from magicbyte.records.message import build_message
+from topic_settings import append_rules
 
 PAGE = Path(__file__).parents[2] / "docs/internals/append.md"
 VERSIONS = {"v0–v2": (0, 1, 2), "v3–v6": (3, 4, 5, 6), "v7": (7,), "v8+": (8, 9, 11)}
@@ -93,7 +94,7 @@ class Case(NamedTuple):
 
     @property
     def rules(self) -> AppendRules:
-        return AppendRules.of({"message.timestamp.difference.max.ms": "1000", **self.settings})
+        return append_rules({"message.timestamp.difference.max.ms": "1000", **self.settings})
 
 
 def to(magic: int, **more: str) -> dict[str, str]:
@@ -533,37 +534,37 @@ def test_a_marker_of_an_old_producer_or_coordinator_is_refused(epoch: int, coord
 )  # fmt: skip
 def test_a_format_version_is_a_magic_value_or_one_of_kafkas_names(version: str, expected: Format) -> None:
     assert stored_format(version) is expected
-    assert AppendRules.of({"message.format.version": version}).format is expected
+    assert append_rules({"message.format.version": version}).format is expected
 
 
 def test_settings_have_kafkas_names() -> None:
-    rules = AppendRules.of(
+    rules = append_rules(
         {
             "message.format.version": "0.10.2", "compression.type": "lz4", "message.timestamp.type": "LogAppendTime",
             "message.timestamp.difference.max.ms": "5", "message.timestamp.after.max.ms": "6",
-            "max.message.bytes": "7", "segment.bytes": "8", "cleanup.policy": "compact,delete",
+            "max.message.bytes": "7", "segment.bytes": "80", "cleanup.policy": "compact,delete",
             "max.decompressed.message.bytes": "9", "enriched.append.mode": "trust", "retention.ms": "1",
         }
     )  # fmt: skip
     assert rules == AppendRules(
         format=Format.V1, codec=Codec.LZ4, timestamp_type=TimestampType.LOG_APPEND_TIME, before_max_ms=5,
-        after_max_ms=6, max_message_bytes=7, segment_bytes=8, compacted=True, verify=False, max_decompressed_bytes=9,
+        after_max_ms=6, max_message_bytes=7, segment_bytes=80, compacted=True, verify=False, max_decompressed_bytes=9,
     )  # fmt: skip
-    assert AppendRules.of({}) == AppendRules()
-    assert AppendRules.of({"compression.type": "uncompressed"}).codec is Codec.NONE
-    assert AppendRules.of({"compression.type": "producer"}).codec is None
-    assert AppendRules.of({"message.dialect": "enriched"}).format is Format.ENRICHED
+    assert append_rules({}) == AppendRules()
+    assert append_rules({"compression.type": "uncompressed"}).codec is Codec.NONE
+    assert append_rules({"compression.type": "producer"}).codec is None
+    assert append_rules({"message.format.version": "enriched"}).format is Format.ENRICHED
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [("message.format.version", "3"), ("message.format.version", "new"), ("compression.type", "brotli"),
      ("message.timestamp.type", "createtime"), ("cleanup.policy", "shred"), ("max.message.bytes", "-1"),
-     ("segment.bytes", "1k"), ("message.dialect", "kafkaesque"), ("enriched.append.mode", "hope")],
+     ("segment.bytes", "1k"), ("enriched.append.mode", "hope")],
 )  # fmt: skip
 def test_a_setting_that_means_nothing_is_refused_by_its_name(name: str, value: str) -> None:
     with pytest.raises(InvalidConfigError, match=name):
-        AppendRules.of({name: value})
+        append_rules({name: value})
 
 
 def test_an_input_of_two_records_is_not_changed_by_what_becomes_of_it() -> None:

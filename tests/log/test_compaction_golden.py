@@ -8,12 +8,12 @@ import pytest
 
 from golden_data import Case, log_case, log_cases
 from log.appended import rules_of
-from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, CompactionReport, select
+from magicbyte.log.cleaning.compaction import Compaction, CompactionReport, select
 from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.decode import decode
+from topic_settings import compaction_config, log_config
 
 FILES = LocalFiles()
 BEFORE = [case for case in log_cases(state="before") if "compact" in case.name]
@@ -27,9 +27,9 @@ def compact(
 ) -> CompactionReport:
     """Compact a copy of the case's log in `folder`."""
     shutil.copytree(case.partition_dir(), folder)
-    log = PartitionLog.open(FILES, str(folder), LogConfig.of(settings, rules_of(case)), monotonic_ms=0, clean=True)
+    log = PartitionLog.open(FILES, str(folder), log_config(settings, rules_of(case)), monotonic_ms=0, clean=True)
     log.high_watermark = log.log_end_offset
-    config = CompactionConfig.of(settings)
+    config = compaction_config(settings)
     compaction = Compaction(
         log, select(log, checkpoint, config, now_ms), config, now=Moment.fixed(now_ms), secret=bytes(16)
     )

@@ -16,22 +16,29 @@ from typing import IO
 import pytest
 
 from log.builders import fill
-from magicbyte.errors import ErrorCode, LogDirectoryError, LogDirectoryOfflineError, UnknownTopicError
+from magicbyte.errors import (
+    ErrorCode,
+    InvalidConfigError,
+    LogDirectoryError,
+    LogDirectoryOfflineError,
+    UnknownTopicError,
+)
 from magicbyte.log.files import checkpoints, filesystem
 from magicbyte.log.files.directory import discover
 from magicbyte.log.files.filesystem import LocalFiles, is_locked
 from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.log.live.config import FOREVER, LogConfig
+from magicbyte.log.live.config import FOREVER
 from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
 from magicbyte.ports import TopicPartition, WritableFile, WritableFileSystem
 from magicbyte.records.layout import Dialect
 from magicbyte.testing.disk import SimulatedDisk
+from topic_settings import log_config
 
 NOW = 1_700_000_000_000
 FILES = LocalFiles()
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)
 TOKEN = "0123456789abcdef" * 2
-CONFIG = LogConfig.of({"segment.bytes": "500", "segment.index.bytes": "240", "file.delete.delay.ms": "1000"})
+CONFIG = log_config({"segment.bytes": "500", "segment.index.bytes": "240", "file.delete.delay.ms": "1000"})
 
 
 def open_logs(files: WritableFileSystem, path: str | Path, identity: Identity | None = None) -> LogDirectory:
@@ -305,10 +312,10 @@ def test_the_quorums_own_log_is_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_settings_have_kafkas_names_and_defaults() -> None:
-    config = LogConfig.of({})
+    config = log_config({})
     assert (config.segment_bytes, config.segment_ms, config.retention_ms) == (1 << 30, 604_800_000, 604_800_000)
     assert (config.flush_messages, config.flush_ms, config.delete, config.compact) == (FOREVER, FOREVER, True, False)
-    config = LogConfig.of(
+    config = log_config(
         {
             "segment.bytes": "1000",
             "cleanup.policy": "compact, delete",
@@ -329,18 +336,19 @@ def test_settings_have_kafkas_names_and_defaults() -> None:
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"segment.bytes": "3000000000"}, "expected -1 to 2147483647"),
-        ({"segment.ms": "week"}, "segment.ms week: expected"),
+        ({"segment.bytes": "3000000000"}, "a number from 14 to 2147483647"),
+        ({"segment.ms": "week"}, "segment.ms: expected a number"),
+        ({"retention.ms": "-2"}, "retention.ms: expected a number from -1"),
+        ({"retention.bytes": "-2"}, "retention.bytes: expected a number from -1"),
         ({"preallocate": "yes"}, "expected true or false"),
-        ({"cleanup.policy": "archive"}, "expected delete, compact or both"),
-        ({"message.dialect": "other"}, "expected kafka or enriched"),
-        ({"log.flush.policy": "never"}, "expected kafka or group-commit"),
-        ({"message.dialect": "enriched", "cleanup.policy": "compact,delete"}, "one of them"),
+        ({"cleanup.policy": "archive"}, "expected a list of compact, delete"),
+        ({"log.flush.policy": "never"}, "expected one of kafka, group-commit"),
+        ({"message.format.version": "enriched", "cleanup.policy": "compact,delete"}, "one of them"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, str], complaint: str) -> None:
-    with pytest.raises(LogDirectoryError, match=complaint):
-        LogConfig.of(settings)
+    with pytest.raises(InvalidConfigError, match=complaint):
+        log_config(settings)
 
 
 def test_an_enriched_log_knows_no_producers() -> None:

@@ -8,14 +8,13 @@ import pytest
 from magicbyte.archive.migration import Phase, Step, TopicStage, Use, format_read_by, leaves_ms, segment_facts, stage_of
 from magicbyte.codecs import Codec
 from magicbyte.log.append.prepare import prepare
-from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.directory import PartitionDirectory, discover
 from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
+from topic_settings import append_rules, log_config
 
 V0, V1, V2 = Format.V0, Format.V1, Format.V2
 START = 1_700_000_000_000
@@ -28,14 +27,14 @@ class World:
 
     def __init__(self, folder: Path, form: Format, **settings: int) -> None:
         named = {name.replace("_", "."): str(value) for name, value in settings.items()}
-        self.config = LogConfig.of({"retention.ms": "-1", **named})
+        self.config = log_config({"retention.ms": "-1", **named})
         self.folder, self.now, self.form = folder, START, form
         self.log = PartitionLog.open(LocalFiles(), str(folder), self.config, monotonic_ms=START, clean=True)
 
     def append(self) -> int:
         """Append a set; return how large it is stored."""
         rows = [Record(at, self.now, 0, b"key", b"value" * 20) for at in range(SET)]
-        rules = AppendRules.of({"message.format.version": self.form.value})
+        rules = append_rules({"message.format.version": self.form.value})
         data = memoryview(encode_records(rows, self.form, Codec.NONE))
         log = self.log
         prepared = prepare(data, rules, next_offset=log.log_end_offset, now_ms=self.now, leader_epoch=0)
@@ -101,7 +100,7 @@ def test_what_has_left_or_never_leaves_is_told(tmp_path: Path) -> None:
     facts = segment_facts(world.partition())
     assert leaves_ms(facts, V1, world.config, now_ms=world.now, bytes_per_s=0) == 0
     for settings in ({"retention.ms": "-1"}, {"cleanup.policy": "compact", "retention.ms": "1000"}):
-        assert leaves_ms(facts, V2, LogConfig.of(settings), now_ms=world.now, bytes_per_s=5) is None
+        assert leaves_ms(facts, V2, log_config(settings), now_ms=world.now, bytes_per_s=5) is None
     world.log.close()
 
 

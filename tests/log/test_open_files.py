@@ -18,14 +18,14 @@ from magicbyte.log.append.record_set import record_set
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.health import Health
 from magicbyte.log.files.open_files import RESERVE, OpenFiles
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import TopicPartition, WritableFileSystem
 from magicbyte.testing.disk import SimulatedDisk, SimulatedFile
+from topic_settings import log_config
 
 NOW = 1_700_000_000_000
-CONFIG = LogConfig.of({"segment.bytes": "500", "segment.index.bytes": "240", "index.interval.bytes": "0"})
+CONFIG = log_config({"segment.bytes": "500", "segment.index.bytes": "240", "index.interval.bytes": "0"})
 KEYS = [TopicPartition("topic", index) for index in range(20)]
 
 

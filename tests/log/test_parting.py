@@ -11,12 +11,12 @@ from log.builders import bases
 from log.compacted import NOW, Cleaned, latest
 from magicbyte.codecs import Codec
 from magicbyte.log.files.directory import LOG
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.lookups import offset_for_timestamp
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing.disk import SimulatedDisk
+from topic_settings import log_config
 
 FAR = 1 << 31
 SMALL = {"segment.index.bytes": "240", "index.interval.bytes": "100"}
@@ -39,7 +39,7 @@ def a_disk(content: bytes, base: int = 0, **index_files: bytes) -> SimulatedDisk
 
 
 def opened(disk: SimulatedDisk, *, clean: bool = False, **settings: str) -> PartitionLog:
-    config = LogConfig.of(SMALL | {name.replace("_", "."): value for name, value in settings.items()})
+    config = log_config(SMALL | {name.replace("_", "."): value for name, value in settings.items()})
     return PartitionLog.open(disk, FOLDER, config, monotonic_ms=NOW, clean=clean, quarantine="/logs/quarantine")
 
 

@@ -22,12 +22,10 @@ from magicbyte.errors import (
 )
 from magicbyte.log.append.prepare import prepare
 from magicbyte.log.append.record_set import indexed, record_set
-from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.checkpoints import LeaderEpoch
 from magicbyte.log.files.filesystem import LocalFile, LocalFiles
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.group_commit import GroupCommit
 from magicbyte.log.live.lookups import aborted_transactions, offset_for_timestamp, offsets_before, size_in_segment
 from magicbyte.log.live.partition_log import PartitionLog
@@ -40,6 +38,7 @@ from magicbyte.records.layout import Dialect
 from magicbyte.records.message import build_message
 from magicbyte.records.scan import scan
 from magicbyte.testing.disk import SimulatedDisk
+from topic_settings import append_rules, log_config
 
 NOW = 1_700_000_000_000
 SIZE = len(batch_of(0, NOW))
@@ -51,7 +50,7 @@ def open_log(
 ) -> PartitionLog:
     named = {name.replace("_", "."): value for name, value in settings.items() if name not in OPENING}
     opening = {name: int(value) for name, value in settings.items() if name in OPENING}
-    return PartitionLog.open(files, str(path), LogConfig.of(named), monotonic_ms=NOW, clean=clean, **opening)
+    return PartitionLog.open(files, str(path), log_config(named), monotonic_ms=NOW, clean=clean, **opening)
 
 
 OPENING = ("recovery_point", "log_start_offset")
@@ -124,7 +123,7 @@ def test_3_a_corrupt_byte_ends_the_log_there_and_copies_of_the_rest_are_kept(fol
     damaged = bytearray(path.read_bytes())
     damaged[SIZE * 7 + 40] ^= 1
     path.write_bytes(damaged)
-    config = LogConfig.of({"segment.bytes": str(SIZE * 20)})
+    config = log_config({"segment.bytes": str(SIZE * 20)})
     log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW, quarantine=str(tmp_path / "quarantine"))
     assert (log.log_end_offset, bases(log), path.stat().st_size) == (27, [0, 20], SIZE * 7)
     assert [cut.removed for cut in log.loaded.cuts] == [SIZE * 13, SIZE * 10]
@@ -205,7 +204,7 @@ def test_12_what_holds_nothing_is_not_appended_and_rolls_nothing(folder: Path) -
     assert bases(log) == [0]
     add(log, NOW)
     prepared = prepare(
-        memoryview(b""), AppendRules.of({}), next_offset=1, now_ms=NOW + 5000, leader_epoch=0, request_version=2
+        memoryview(b""), append_rules({}), next_offset=1, now_ms=NOW + 5000, leader_epoch=0, request_version=2
     )
     assert (prepared.records, prepared.first_offset) == (0, -1)
     for nothing in (b"", batch_of(1, NOW + 5000)[:-1]):
@@ -215,7 +214,7 @@ def test_12_what_holds_nothing_is_not_appended_and_rolls_nothing(folder: Path) -
 
 
 def test_13_jitter_is_taken_off_the_time(folder: Path) -> None:
-    config = LogConfig.of({"segment.ms": "1000", "segment.jitter.ms": "400"})
+    config = log_config({"segment.ms": "1000", "segment.jitter.ms": "400"})
     log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW, clean=True, jitter=lambda most: most // 2)
     add(log, NOW)
     add(log, NOW + 800)
@@ -417,7 +416,7 @@ def test_29_a_preallocated_file_is_cut_to_its_data(folder: Path) -> None:
 
 
 def open_killed(folder: Path, quarantine: Path, size: int = 1 << 30) -> PartitionLog:
-    config = LogConfig.of({"preallocate": "true", "segment.bytes": str(size)})
+    config = log_config({"preallocate": "true", "segment.bytes": str(size)})
     return PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW, quarantine=str(quarantine))
 
 
@@ -468,7 +467,7 @@ def test_zeros_at_the_end_of_a_log_are_cut_but_not_copied(folder: Path, tmp_path
     log.release()
     with (folder / f"{0:020}.log").open("r+b") as file:
         file.truncate(10_000_000)
-    config = LogConfig.of({})
+    config = log_config({})
     log = PartitionLog.open(FILES, str(folder), config, monotonic_ms=NOW, quarantine=str(tmp_path / "quarantine"))
     assert [(cut.removed, cut.quarantine) for cut in log.loaded.cuts] == [(10_000_000 - 2 * SIZE, None)]
     assert not (tmp_path / "quarantine").exists()
@@ -571,7 +570,7 @@ def test_segments_after_those_in_question_are_not_searched_for_aborted_transacti
 
 def test_30_any_of_a_producers_last_five_batches_sent_again_gets_its_offsets_and_is_not_written(folder: Path) -> None:
     log = open_log(folder)
-    rules = AppendRules.of({})
+    rules = append_rules({})
 
     def send(sequence: int) -> tuple[int, int]:
         produced = batch_of(0, NOW, 2, producer_id=9, producer_epoch=1, base_sequence=sequence)
@@ -682,7 +681,7 @@ def test_34_a_closed_log_is_not_looked_into_whatever_the_recovery_point(folder: 
 
 # ---- the enriched dialect: checks 10 to 13 of its own table
 
-ENRICHED = {"message_dialect": "enriched", "index_interval_bytes": "100", "file_delete_delay_ms": "0"}
+ENRICHED = {"message_format_version": "enriched", "index_interval_bytes": "100", "file_delete_delay_ms": "0"}
 
 
 def add_enriched(log: PartitionLog, timestamp: int) -> None:
@@ -841,7 +840,7 @@ def test_flush_rules_are_kafkas(folder: Path) -> None:
 def test_the_index_entries_of_the_vector(folder: Path) -> None:
     rules = IndexRules.of("3.9.0")
     log = PartitionLog.open(
-        FILES, str(folder), LogConfig.of({"index.interval.bytes": "100"}, rules), monotonic_ms=0, clean=True
+        FILES, str(folder), log_config({"index.interval.bytes": "100"}, rules), monotonic_ms=0, clean=True
     )
     for at, timestamp in enumerate((10, 30, 20, 40, 40, 50)):
         log.append(record_set(batch_of_two(2 * at, timestamp), log.config.rules), Moment.fixed(0))
@@ -856,7 +855,7 @@ def test_a_set_of_several_batches_gets_entries_as_the_version_has_it(folder: Pat
     content = b"".join(batch_of(at, NOW + at) for at in range(10))
     counts = {}
     for version in ("3.9.0", "3.9.1"):
-        config = LogConfig.of({"index.interval.bytes": "100"}, IndexRules.of(version))
+        config = log_config({"index.interval.bytes": "100"}, IndexRules.of(version))
         log = PartitionLog.open(FILES, str(folder.parent / version), config, monotonic_ms=0, clean=True)
         for base in (0, 10):
             moved = bytearray(content)
@@ -870,7 +869,7 @@ def test_a_set_of_several_batches_gets_entries_as_the_version_has_it(folder: Pat
 @pytest.mark.parametrize("settings", [{}, {"compression.type": "gzip"}, {"message.format.version": "0.10.2"}])
 def test_what_a_leader_prepared_is_stored_as_it_is(folder: Path, settings: dict[str, str]) -> None:
     log = open_log(folder, **SMALL)
-    rules = AppendRules.of(settings)
+    rules = append_rules(settings)
     stored = []
     for _ in range(30):
         produced = memoryview(batch_of(0, NOW, 3))

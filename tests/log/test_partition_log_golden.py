@@ -14,6 +14,7 @@ from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.entry import entries
+from topic_settings import log_config
 
 FILES = LocalFiles()
 APPENDED = [case for case in log_cases(state="clean shutdown") if not any(map(is_plain, case.segments().values()))]
@@ -21,7 +22,7 @@ CRASHED = log_cases(state="crashed")
 
 
 def config_of(case: Case, **settings: str) -> LogConfig:
-    return LogConfig.of({**{name: str(value) for name, value in case.topic_config.items()}, **settings}, rules_of(case))
+    return log_config({**{name: str(value) for name, value in case.topic_config.items()}, **settings}, rules_of(case))
 
 
 def content(folder: Path) -> dict[str, object]:

@@ -9,13 +9,13 @@ from log.compacted import NOW
 from magicbyte.log.append.record_set import record_set
 from magicbyte.log.cleaning.compaction import CompactionConfig
 from magicbyte.log.cleaning.maintenance import BACKOFF_MS, RETENTION_INTERVAL_MS, Action, Maintenance
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.log_directory import LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment, TopicPartition
 from magicbyte.records.columns import Record
 from magicbyte.records.encode import Format, encode_records
 from magicbyte.testing.disk import SimulatedDisk
+from topic_settings import log_config
 
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 BEGUN = 5_000
@@ -29,7 +29,7 @@ def turned_ms(request: pytest.FixtureRequest) -> int:
 
 
 def directory_of(**settings: str) -> LogDirectory:
-    config = LogConfig.of({name.replace("_", "."): value for name, value in settings.items()})
+    config = log_config({name.replace("_", "."): value for name, value in settings.items()})
     made = Settings(config_of=lambda _key: config, token=lambda: f"{len(tokens):032x}")
     tokens: list[str] = []
     return LogDirectory.open(SimulatedDisk(1), "/data", made, monotonic_ms=BEGUN)

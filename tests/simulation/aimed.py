@@ -35,6 +35,7 @@ from simulation.crashes import (
     recovery_points,
 )
 from simulation.ledger import Batch, BrokenError, content_of, expect, marker, plain_batch
+from topic_settings import log_config
 
 NAMES = ("rename", "delete", "sync directory")
 AIMED: dict[str, Callable[[], None]] = {}
@@ -186,7 +187,7 @@ def a_retention_of_a_segment_whose_latest_record_is_its_first() -> None:
 def a_start_that_finishes_a_deletion() -> None:
     """An index whose log has gone looks like one whose log is lost, where the log passes for one that was closed."""
     for seed in range(3):
-        disk, config = SimulatedDisk(seed), LogConfig.of(SMALL)
+        disk, config = SimulatedDisk(seed), log_config(SMALL)
         disk.make_directory("/logs")
         disk.sync_directory("/")
         log = _opened(disk, config)
@@ -396,7 +397,7 @@ KEPT_APART = "/logs/quarantine"
 def recovery_of_a_log_with_damage_inside() -> None:
     """What is cut off lies in the quarantine before it goes, and does not come back behind what is appended then."""
     batches = [plain_batch(at, 0, START_MS, 1, 440) for at in range(9)]
-    config = LogConfig.of({**SMALL, "segment.bytes": str(3 * len(batches[0].content))})
+    config = log_config({**SMALL, "segment.bytes": str(3 * len(batches[0].content))})
     for seed in (1, 2, 3):
         disk = SimulatedDisk(seed)
         disk.make_directory("/logs")

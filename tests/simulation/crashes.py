@@ -20,7 +20,6 @@ from magicbyte.log.cleaning.maintenance import Maintenance
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import parse_file
 from magicbyte.log.files.open_files import DEFAULT_LIMIT
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.group_commit import GroupCommit
 from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
 from magicbyte.log.live.partition_log import PartitionLog
@@ -40,6 +39,7 @@ from simulation.ledger import (
     plain_batch,
     verify_log,
 )
+from topic_settings import log_config
 
 PATH = "/data"
 START_MS = 1_700_000_000_000
@@ -54,11 +54,11 @@ PLAIN, CUT, COMPACTED, ENRICHED, MERGED = (
     TopicPartition(name, 0) for name in ("plain", "cut", "compacted", "enriched", "merged")
 )
 CONFIGS = {
-    "plain": LogConfig.of(SMALL),
-    "cut": LogConfig.of({**SMALL, "log.head.truncation": "true"}),
-    "compacted": LogConfig.of({**SMALL, "cleanup.policy": "compact"}),
-    "enriched": LogConfig.of({**SMALL, "message.dialect": "enriched"}),
-    "merged": LogConfig.of({**SMALL, "message.dialect": "enriched", "cleanup.policy": "compact"}),
+    "plain": log_config(SMALL),
+    "cut": log_config({**SMALL, "log.head.truncation": "true"}),
+    "compacted": log_config({**SMALL, "cleanup.policy": "compact"}),
+    "enriched": log_config({**SMALL, "message.format.version": "enriched"}),
+    "merged": log_config({**SMALL, "message.format.version": "enriched", "cleanup.policy": "compact"}),
 }
 COMPACTION = CompactionConfig(min_cleanable_ratio=0.1, delete_retention_ms=20_000, dedupe_buffer_bytes=240)
 IDEMPOTENT = range(100, 130)  # producers enough for a snapshot of several sectors

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from magicbyte.log.append.record_set import record_set
-from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.partition_log import PartitionLog
 from magicbyte.ports import Moment
 from magicbyte.records.enriched import Tag, build_enriched_message, encode_tags
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import content_of, plain_batch
+from topic_settings import log_config
 
 NOW = 1_700_000_000_000
 FOLDER = "/logs/orders-0"
@@ -24,7 +24,7 @@ SMALL = {
 
 
 def opened(disk: SimulatedDisk, dialect: str) -> PartitionLog:
-    config = LogConfig.of({**SMALL, "message.dialect": dialect})
+    config = log_config({**SMALL, "message.format.version": "2" if dialect == "kafka" else dialect})
     return PartitionLog.open(disk, FOLDER, config, monotonic_ms=NOW)
 
 

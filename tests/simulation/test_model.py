@@ -26,6 +26,7 @@ from magicbyte.records.encode import BatchHeader, Format, encode_records
 from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import Keyed, content_of, keyed, latest_values
+from topic_settings import log_config
 
 START_MS = 1_700_000_000_000
 RETENTION_MS = 10_000
@@ -37,7 +38,7 @@ SMALL = {
 }
 CUT = {**SMALL, "retention.ms": str(RETENTION_MS), "log.head.truncation": "true"}
 COMPACTED = {**SMALL, "cleanup.policy": "compact"}
-ENRICHED = {"message.dialect": "enriched"}
+ENRICHED = {"message.format.version": "enriched"}
 
 
 def kafka_batch(base: int, timestamp: int, records: int) -> bytes:
@@ -56,7 +57,7 @@ def wrapper(base: int, timestamp: int, records: int) -> bytes:
 class LiveLog(RuleBasedStateMachine):
     """`batches`: by base offset, last offset, timestamp and bytes of all that was appended and not truncated."""
 
-    config: ClassVar[LogConfig] = LogConfig.of(CUT)
+    config: ClassVar[LogConfig] = log_config(CUT)
     make = staticmethod(kafka_batch)
 
     def __init__(self) -> None:
@@ -169,14 +170,14 @@ class LiveLog(RuleBasedStateMachine):
 class LiveEnrichedLog(LiveLog):
     """The same in the enriched dialect."""
 
-    config = LogConfig.of({**CUT, **ENRICHED})
+    config = log_config({**CUT, **ENRICHED})
     make = staticmethod(wrapper)
 
 
 class LiveCompactedLog(RuleBasedStateMachine):
     """`records` are all that were appended and not truncated, `sets` the first and last offsets of what held them."""
 
-    config: ClassVar[LogConfig] = LogConfig.of(COMPACTED)
+    config: ClassVar[LogConfig] = log_config(COMPACTED)
 
     def __init__(self) -> None:
         super().__init__()
@@ -283,7 +284,7 @@ class LiveCompactedLog(RuleBasedStateMachine):
 class LiveMergedLog(LiveCompactedLog):
     """The same in the enriched dialect, where neighbouring sets become one."""
 
-    config = LogConfig.of({**COMPACTED, **ENRICHED})
+    config = log_config({**COMPACTED, **ENRICHED})
 
     def made(self, records: list[Record]) -> bytes:
         inner = b"".join(build_enriched_message(at, each.key, each.value) for at, each in enumerate(records))

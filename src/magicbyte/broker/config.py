@@ -292,12 +292,14 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         "log.retention.bytes",
         -1,
         "The maximum size of a partition before its oldest segments are deleted. -1: no limit.",
+        least=-1,
         update=_ANY_TIME,
     )
     log_retention_ms = integer(
         "log.retention.ms",
         None,
         "The age at which segments are deleted. -1: never.",
+        least=-1,
         update=_ANY_TIME,
         synonyms=(("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)),
     )

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.settings import LONG_MAX, Setting, SettingType, boolean
-from magicbyte.errors import InvalidConfigError, LogDirectoryError
+from magicbyte.errors import InvalidConfigError
 from magicbyte.log.append.rules import AppendRules
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.live.config import LogConfig
 from magicbyte.records.encode import Format
-from magicbyte.records.layout import Dialect
 from magicbyte.replication.throttle import ThrottledReplicas
 
 if TYPE_CHECKING:
@@ -115,15 +114,15 @@ _BOTH_BOUNDS = "message.timestamp.difference.max.ms"
 class TopicConfig:
     """The topic settings in force, and their meaning for each part of `log/`.
 
-    `settings` has the text of each by its name in `TOPIC_SETTINGS`, `values` its typed value; `cleaner` has those that
-    only the broker has.
+    `settings` has the text of each by its name in `TOPIC_SETTINGS`, `values` its typed value; `cleaner` has the typed
+    values of those that only the broker has.
     """
 
     settings: Mapping[str, str]
     values: Mapping[str, Any]
     log: LogConfig
     append: AppendRules
-    cleaner: Mapping[str, str]
+    cleaner: Mapping[str, Any]
 
     @property
     def leaders(self) -> ThrottledReplicas:
@@ -142,7 +141,7 @@ class TopicConfig:
         """The compaction settings. The first call imports compaction, which takes a while."""
         from magicbyte.log.cleaning.compaction import CompactionConfig
 
-        return CompactionConfig.of({**self.cleaner, **self.settings})
+        return CompactionConfig.of({**self.cleaner, **self.values})
 
     @property
     def min_insync_replicas(self) -> int:
@@ -172,27 +171,31 @@ def resolve(overrides: Mapping[str, str], config: BrokerConfig, rules: IndexRule
     for bound in _BOUNDS:
         if _BOTH_BOUNDS in overrides and bound not in overrides:
             settings[bound] = settings[_BOTH_BOUNDS]
-    stored: Format = TOPIC_SETTINGS[FORMAT].setting.parse(settings[FORMAT])
+    values = typed(settings)
+    stored: Format = values[FORMAT]
     enriched = stored is Format.ENRICHED and FORMAT in overrides
     if FORMAT in overrides and stored.magic > config.offer.newest_format.magic:
         raise InvalidConfigError(
             f"{FORMAT} {settings[FORMAT]}: a broker with as.version {config.as_version} stores older formats only"
         )
     if stored is Format.ENRICHED and not enriched:
-        stored, settings[FORMAT] = config.plain_format, config.plain_format.value
-    given = {**settings, FORMAT: str(stored.magic)}
-    given["message.dialect"] = (Dialect.ENRICHED if enriched else Dialect.KAFKA).value
-    values = {name: each.setting.parse(settings[name]) for name, each in TOPIC_SETTINGS.items()}
+        values[FORMAT], settings[FORMAT] = config.plain_format, config.plain_format.value
     if values["min.compaction.lag.ms"] > values["max.compaction.lag.ms"]:
         raise InvalidConfigError("min.compaction.lag.ms: expected no more than max.compaction.lag.ms")
-    cleaner = {name: str(config.values[name]) for name in _CLEANER}
-    try:
-        log = LogConfig.of(given, rules)
-        log = log if config.log_cleaner_enable else replace(log, compact=False)
-        append = AppendRules.of({**given, "cleanup.policy": settings["cleanup.policy"] or "delete"})
-        return TopicConfig(settings, values, log, append, cleaner)
-    except LogDirectoryError as error:  # the same error, detected by the other room
-        raise InvalidConfigError(str(error)) from error
+    if enriched and {"compact", "delete"} <= set(values["cleanup.policy"]):
+        raise InvalidConfigError("cleanup.policy compact,delete: a log of the enriched dialect has one of them")
+    log = LogConfig.of(values, rules)
+    log = log if config.log_cleaner_enable else replace(log, compact=False)
+    cleaner = {name: config.values[name] for name in _CLEANER}
+    return TopicConfig(settings, values, log, AppendRules.of(values), cleaner)
+
+
+def typed(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return the typed values of a topic's settings, without unknown ones. Raises InvalidConfigError.
+
+    Only here do texts of a topic's settings become values, also of those of another cluster.
+    """
+    return {name: TOPIC_SETTINGS[name].setting.parse(text) for name, text in settings.items() if name in TOPIC_SETTINGS}
 
 
 def usable(stored: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
@@ -221,7 +224,7 @@ def _is_valid(name: str, text: str, config: BrokerConfig) -> bool:
 def own_value(settings: Mapping[str, str], name: str) -> Any:
     """Return the typed value of a topic's own setting; None if it has none, or an invalid one, which is ignored."""
     try:
-        return TOPIC_SETTINGS[name].setting.parse(settings[name]) if name in settings else None
+        return typed({name: settings[name]})[name] if name in settings else None
     except InvalidConfigError:
         return None
 
@@ -230,11 +233,11 @@ def check_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
     """Return the valid own settings of a topic. Raises InvalidConfigError."""
     checked = {}
     for name, text in overrides.items():
-        known = TOPIC_SETTINGS.get(name)
-        if known is None:
+        if name not in TOPIC_SETTINGS:
             raise InvalidConfigError(f"{name}: unknown topic setting")
-        known.setting.parse(text)
-        assert text is not None
+        if text is None:
+            raise InvalidConfigError(f"{name}: expected {TOPIC_SETTINGS[name].setting.valid}, found nothing")
+        typed({name: text})
         checked[name] = text.strip()
     return checked
 

@@ -66,8 +66,9 @@ _SLOW_BROKER: Final = (
 _DESCRIBE_CONFIGS: Final = 32  # API key
 MOST_SETS: Final = 64  # per fetch of a rehearsal
 _UPGRADED: Final = {Format.V0: 1, Format.V1: 3, Format.V2: 11}  # the version of Fetch
+_FORMAT: Final = "message.format.version"
 _SETTINGS: Final = {
-    "message.format.version": "log.message.format.version",
+    _FORMAT: "log.message.format.version",
     "retention.ms": "log.retention.ms",
     "retention.bytes": "log.retention.bytes",
     "segment.ms": "log.roll.ms",
@@ -107,13 +108,18 @@ class TopicFacts:
 
     @property
     def config(self) -> LogConfig:
-        """The settings of its logs, with Kafka's defaults for unknown ones."""
-        return LogConfig.of(self.settings)
+        """The settings of its logs in Kafka's own format, with Kafka's defaults for unknown ones.
+
+        Raises InvalidConfigError.
+        """
+        from magicbyte.broker.topic_config import typed  # imports all settings of brokers
+
+        return LogConfig.of(typed({name: text for name, text in self.settings.items() if name != _FORMAT}))
 
     @property
     def configured(self) -> Format | None:
         """The configured format; if unknown, the newest stored one; None for an empty topic."""
-        if (text := self.settings.get("message.format.version")) is not None:
+        if (text := self.settings.get(_FORMAT)) is not None:
             return Format.ENRICHED if text == Format.ENRICHED.value else stored_format(text)
         found = [form for form, _ in self.stored]
         return max(found, key=lambda form: form.magic, default=None)

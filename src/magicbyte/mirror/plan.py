@@ -52,6 +52,7 @@ KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.
 _FORMAT: Final = "message.format.version"
 _DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 _DIFFERENCES: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+_SEGMENT_BYTES: Final = "segment.bytes"
 _LEAST_SEGMENT: Final = 1 << 20  # bytes
 _SPOKEN: Final = "inter.broker.protocol.version"
 _ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic's setting
@@ -431,12 +432,15 @@ def _from_4_0_on(configs: Mapping[str, str]) -> dict[str, str]:
 
     These have one format only, a minimum segment size, and separate limits of timestamps before and after.
     """
-    found = {name: value for name, value in configs.items() if name not in (_FORMAT, _DIFFERENCE)}
-    if "segment.bytes" in found:
-        found["segment.bytes"] = str(max(int(found["segment.bytes"]), _LEAST_SEGMENT))
+    from magicbyte.broker.topic_config import own_value  # a mirror to older brokers needs none of these modules
+
+    settings = {name: value for name, value in configs.items() if name not in (_FORMAT, _DIFFERENCE)}
+    segment_bytes = own_value(settings, _SEGMENT_BYTES)
+    if segment_bytes is not None and segment_bytes < _LEAST_SEGMENT:
+        settings[_SEGMENT_BYTES] = str(_LEAST_SEGMENT)
     if _DIFFERENCE in configs:
-        found = dict.fromkeys(_DIFFERENCES, configs[_DIFFERENCE]) | found
-    return found
+        settings = dict.fromkeys(_DIFFERENCES, configs[_DIFFERENCE]) | settings
+    return settings
 
 
 async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str, admin.SettingInForce]:

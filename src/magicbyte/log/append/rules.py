@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, TypeVar
+from typing import Any, Final, Self
 
 from magicbyte.codecs import Codec
 from magicbyte.errors import AppendRefusedError, ErrorCode, InvalidConfigError, RecordError, RequestRefusedError
@@ -18,9 +18,8 @@ from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.records.layout import TimestampType
 from magicbyte.releases import newest_magic
 
-_Value = TypeVar("_Value")
 UNLIMITED_MS = (1 << 63) - 1
-_CODECS: dict[str, Codec | None] = {
+CODECS: Final[Mapping[str, Codec | None]] = {
     "producer": None,
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -28,7 +27,7 @@ _CODECS: dict[str, Codec | None] = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-_TIMESTAMP_TYPES = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)(\.[0-9]+)*(-IV[0-9]+|-[0-9]+)?")
 
 
@@ -54,46 +53,20 @@ class AppendRules:
     max_decompressed_bytes: int = DEFAULT_MAX_BATCH_BYTES
 
     @classmethod
-    def of(cls, settings: Mapping[str, str]) -> Self:
-        """Return the rules of a topic's settings, by Kafka's names. Other settings are ignored.
-
-        `message.format.version` is one of Kafka's version names or the magic value itself. Beyond Kafka's there are
-        `message.dialect` (kafka, enriched), `enriched.append.mode` (verify, trust) and
-        `max.decompressed.message.bytes`. Raises InvalidConfigError.
-        """
-        known = dict(settings)
-        furthest = known.get("message.timestamp.difference.max.ms")
-        for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
-            if furthest is not None:
-                known.setdefault(name, furthest)
-        fields: dict[str, object] = {
-            field: _number(name, known[name]) for name, field in _NUMBERS.items() if name in known
-        }
-        if "compression.type" in known:
-            fields["codec"] = _choice(known, "compression.type", _CODECS)
-        if "message.timestamp.type" in known:
-            fields["timestamp_type"] = _choice(known, "message.timestamp.type", _TIMESTAMP_TYPES)
-        if "cleanup.policy" in known:
-            policies = [each.strip() for each in known["cleanup.policy"].split(",")]
-            if unknown := [each for each in policies if each not in ("compact", "delete")]:
-                raise InvalidConfigError(f"cleanup.policy: expected compact, delete or both, found {unknown[0]}")
-            fields["compacted"] = "compact" in policies
-        if "enriched.append.mode" in known:
-            fields["verify"] = _choice(known, "enriched.append.mode", {"verify": True, "trust": False})
-        if "message.format.version" in known:
-            fields["format"] = stored_format(known["message.format.version"])
-        if _choice(known, "message.dialect", {"kafka": False, "enriched": True}, "kafka"):
-            fields["format"] = Format.ENRICHED
-        return cls(**fields)  # type: ignore[arg-type]
-
-
-_NUMBERS = {
-    "message.timestamp.before.max.ms": "before_max_ms",
-    "message.timestamp.after.max.ms": "after_max_ms",
-    "max.message.bytes": "max_message_bytes",
-    "segment.bytes": "segment_bytes",
-    "max.decompressed.message.bytes": "max_decompressed_bytes",
-}
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """Return the rules of a topic's typed values, by the names of its settings: see `broker.topic_config`."""
+        return cls(
+            format=values["message.format.version"],
+            codec=CODECS[values["compression.type"]],
+            timestamp_type=TIMESTAMP_TYPES[values["message.timestamp.type"]],
+            before_max_ms=values["message.timestamp.before.max.ms"],
+            after_max_ms=values["message.timestamp.after.max.ms"],
+            max_message_bytes=values["max.message.bytes"],
+            segment_bytes=values["segment.bytes"],
+            compacted="compact" in values["cleanup.policy"],
+            verify=values["enriched.append.mode"] == "verify",
+            max_decompressed_bytes=values["max.decompressed.message.bytes"],
+        )
 
 
 def stored_format(version: str) -> Format:
@@ -110,19 +83,6 @@ def stored_format(version: str) -> Format:
         )
     line = int(parts[1]), int(parts[2])
     return KAFKA_FORMATS[newest_magic(line)]
-
-
-def _number(name: str, text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,19}", text):
-        raise InvalidConfigError(f"{name}: expected a number that is not negative, found {text}")
-    return int(text)
-
-
-def _choice(settings: Mapping[str, str], name: str, values: Mapping[str, _Value], default: str = "") -> _Value:
-    text = settings.get(name, default)
-    if text not in values:
-        raise InvalidConfigError(f"{name}: expected one of {', '.join(values)}, found {text}")
-    return values[text]
 
 
 class Request:

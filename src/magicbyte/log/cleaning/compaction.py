@@ -64,31 +64,21 @@ class CompactionConfig:
     merge_sets: bool | None = None
 
     @classmethod
-    def of(cls, settings: Mapping[str, str]) -> CompactionConfig:
-        """Parse topic and broker settings such as {"delete.retention.ms": "1"}; others are ignored.
-
-        Raises ValueError for an invalid number.
-        """
-        given: dict[str, int | float | bool] = {}
-        for name, (field_name, kind) in _SETTINGS.items():
-            if name in settings:
-                given[field_name] = kind(settings[name])
-        if "cleaner.merge.sets" in settings:
-            given["merge_sets"] = settings["cleaner.merge.sets"].lower() == "true"
-        return replace(cls(), **given)  # type: ignore[arg-type]
+    def of(cls, values: Mapping[str, Any]) -> CompactionConfig:
+        """Return the configuration of typed values of a topic and its broker, by the names of their settings."""
+        return cls(
+            dedupe_buffer_bytes=values["log.cleaner.dedupe.buffer.size"],
+            load_factor=values["log.cleaner.io.buffer.load.factor"],
+            io_buffer_bytes=values["log.cleaner.io.buffer.size"],
+            min_cleanable_ratio=values["min.cleanable.dirty.ratio"],
+            delete_retention_ms=values["delete.retention.ms"],
+            min_lag_ms=values["min.compaction.lag.ms"],
+            max_lag_ms=values["max.compaction.lag.ms"],
+            max_message_bytes=values["max.message.bytes"],
+        )
 
 
 DEFAULT_CONFIG = CompactionConfig()
-_SETTINGS = {
-    "log.cleaner.dedupe.buffer.size": ("dedupe_buffer_bytes", int),
-    "log.cleaner.io.buffer.load.factor": ("load_factor", float),
-    "log.cleaner.io.buffer.size": ("io_buffer_bytes", int),
-    "min.cleanable.dirty.ratio": ("min_cleanable_ratio", float),
-    "delete.retention.ms": ("delete_retention_ms", int),
-    "min.compaction.lag.ms": ("min_lag_ms", int),
-    "max.compaction.lag.ms": ("max_lag_ms", int),
-    "max.message.bytes": ("max_message_bytes", int),
-}
 
 
 class CleanableOffsets(NamedTuple):

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files.index_writer import LATEST_RULES, MAX_RELATIVE, IndexRules
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.records.layout import Dialect
 
 FOREVER = (1 << 63) - 1
@@ -41,31 +40,20 @@ class LogConfig:
     rules: IndexRules = LATEST_RULES
 
     @classmethod
-    def of(cls, settings: Mapping[str, str], rules: IndexRules = LATEST_RULES) -> LogConfig:
-        """Return the configuration of topic settings such as {"segment.bytes": "1048576"}; others are ignored.
+    def of(cls, values: Mapping[str, Any], rules: IndexRules = LATEST_RULES) -> LogConfig:
+        """Return the configuration of a topic's typed values, by the names of its settings: see `broker.topic_config`.
 
-        Raises LogDirectoryError, with the expected values, for an invalid value.
+        Missing ones have their default.
         """
-        given: dict[str, Any] = {}
-        for field in fields(cls):
-            name = _NAMES.get(field.name, field.name.replace("_", "."))
-            if name in settings and field.name not in ("rules", "delete", "compact", "group_commit", "dialect"):
-                given[field.name] = _value(name, settings[name], boolean=isinstance(field.default, bool))
-        policies = {each.strip() for each in settings.get("cleanup.policy", "delete").split(",")} - {""}
-        if not policies <= {"delete", "compact"}:
-            raise LogDirectoryError(f"cleanup.policy {settings['cleanup.policy']}: expected delete, compact or both")
-        given["delete"], given["compact"] = "delete" in policies, "compact" in policies
-        policy = settings.get("log.flush.policy", "kafka")
-        if policy not in ("kafka", "group-commit"):
-            raise LogDirectoryError(f"log.flush.policy {policy}: expected kafka or group-commit")
-        given["group_commit"] = policy == "group-commit"
-        dialect = settings.get("message.dialect", Dialect.KAFKA.value)
-        if dialect not in {each.value for each in Dialect}:
-            raise LogDirectoryError(f"message.dialect {dialect}: expected kafka or enriched")
-        given["dialect"] = Dialect(dialect)
-        if given["dialect"] is Dialect.ENRICHED and given["delete"] and given["compact"]:
-            raise LogDirectoryError("cleanup.policy compact,delete: a log of the enriched dialect has one of them")
-        return replace(cls(rules=rules), **given)
+        given = {name: values[setting] for name, setting in _SETTINGS.items() if setting in values}
+        if "cleanup.policy" in values:
+            given["delete"] = "delete" in values["cleanup.policy"]
+            given["compact"] = "compact" in values["cleanup.policy"]
+        if "log.flush.policy" in values:
+            given["group_commit"] = values["log.flush.policy"] == "group-commit"
+        if "message.format.version" in values:
+            given["dialect"] = values["message.format.version"].dialect
+        return cls(rules=rules, **given)
 
     def __post_init__(self) -> None:
         rules = self.rules.of_dialect(self.dialect)
@@ -78,20 +66,8 @@ class LogConfig:
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
 
-_NAMES = {"head_truncation": "log.head.truncation"}
-_LARGEST = {"segment.bytes": MAX_RELATIVE, "segment.index.bytes": MAX_RELATIVE, "index.interval.bytes": MAX_RELATIVE}
-
-
-def _value(name: str, text: str, *, boolean: bool) -> int | bool:
-    if boolean:
-        if text.lower() not in ("true", "false"):
-            raise LogDirectoryError(f"{name} {text}: expected true or false")
-        return text.lower() == "true"
-    largest = _LARGEST.get(name, FOREVER)
-    try:
-        number = int(text)
-    except ValueError:
-        number = -2
-    if not -1 <= number <= largest:
-        raise LogDirectoryError(f"{name} {text}: expected -1 to {largest}")
-    return number
+_OTHERS = ("delete", "compact", "head_truncation", "group_commit", "dialect", "rules")
+_SETTINGS = {
+    "head_truncation": "log.head.truncation",
+    **{field.name: field.name.replace("_", ".") for field in fields(LogConfig) if field.name not in _OTHERS},
+}

@@ -1,0 +1,26 @@
+"""Settings of a topic by Kafka's names, in the form in which `log/` takes them: as brokers make it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.broker.topic_config import check_overrides, resolve
+from magicbyte.log.append.rules import AppendRules
+from magicbyte.log.cleaning.compaction import CompactionConfig
+from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.live.config import LogConfig
+
+BROKER = BrokerConfig()
+
+
+def log_config(settings: Mapping[str, str], rules: IndexRules = LATEST_RULES) -> LogConfig:
+    return resolve(check_overrides(settings), BROKER, rules).log
+
+
+def append_rules(settings: Mapping[str, str]) -> AppendRules:
+    return resolve(check_overrides(settings), BROKER).append
+
+
+def compaction_config(settings: Mapping[str, str]) -> CompactionConfig:
+    return resolve(check_overrides(settings), BROKER).compaction
