@@ -60,22 +60,24 @@ def show(file: ReadableFile, at: int, dialect: Dialect, *, deep: bool, whole: bo
     """
     if at >= file.size:
         raise click.UsageError(f"--at {at}: expected a position in {file.path}, which has {file.size} bytes")
-    place = find(file, at, dialect)
-    if place.damage is not None:
-        complain(place.damage.locate(path=file.path))
-    if at != place.position:
-        inner = at - place.position
-        complain(f"position {at} is {inner} bytes into the entry at position {place.position} ({place.size} bytes)")
-    entry = memoryview(file.read_at(place.position, place.size))
+    entry_at = find(file, at, dialect)
+    if entry_at.damage is not None:
+        complain(entry_at.damage.locate(path=file.path))
+    if at != entry_at.position:
+        inner = at - entry_at.position
+        complain(
+            f"position {at} is {inner} bytes into the entry at position {entry_at.position} ({entry_at.size} bytes)"
+        )
+    entry = memoryview(file.read_at(entry_at.position, entry_at.size))
     parts = anatomy(entry, dialect)
-    sound = place.damage is None and _sound(parts)
-    _print(entry, parts, place.position, at, title=f"{file.path}, position {place.position}: {place.size} bytes",
-           whole=whole, form=form)  # fmt: skip
+    sound = entry_at.damage is None and _sound(parts)
+    title = f"{file.path}, position {entry_at.position}: {entry_at.size} bytes"
+    _print(entry, parts, entry_at.position, at, title=title, whole=whole, form=form)
     if deep:
         try:
             content = inside(entry, dialect, limit=limit)
         except CorruptRecordError as error:
-            complain(error.locate(path=file.path, shift=place.position))
+            complain(error.locate(path=file.path, shift=entry_at.position))
             return False
         if content is not None:
             _print(content.data, content.parts, 0, None, title=f"inside, decompressed: {len(content.data)} bytes",

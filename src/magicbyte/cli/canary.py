@@ -33,13 +33,13 @@ _COLUMNS = (
 
 
 def _pages(_context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[int, str]:
-    found = {}
+    pages = {}
     for each in given:
         number, equals, page = each.partition("=")
         if not (equals and page and number.isascii() and number.isdigit()):
             raise click.BadParameter(f"expected ID=URL, such as 1=http://host1:9404/metrics, found {each!r}")
-        found[int(number)] = page
-    return found
+        pages[int(number)] = page
+    return pages
 
 
 @click.command(
@@ -70,19 +70,19 @@ def canary(
     """
     if watch is not None and broker is None:
         raise click.UsageError("--watch compares one broker with the others: expected --broker ID")
-    choice, found = asyncio.run(_looked(bootstrap, broker, watch, pages))
+    choice, report = asyncio.run(_looked(bootstrap, broker, watch, pages))
     leads_too_much = choice.percent > max_leaders
     if form == "json":
-        say_json({**choice.to_json(), **({} if found is None else found.to_json())})
+        say_json({**choice.to_json(), **({} if report is None else report.to_json())})
     else:
         say(f"broker {choice.broker} leads {choice.leads} of {choice.partitions} partitions ({choice.percent:.1f} %)")
-        say(*(() if found is None else _report_text(found)))
+        say(*(() if report is None else _report_text(report)))
     if leads_too_much:
         complain(
             f"broker {choice.broker} leads more than {max_leaders:g} % of the partitions: move leaders away first "
             "(magicbyte topics reassign), or raise --max-leaders"
         )
-    is_well = not leads_too_much if found is None else found.keeps
+    is_well = not leads_too_much if report is None else report.keeps
     click.get_current_context().exit(0 if is_well else _NOT_WELL)
 
 

@@ -104,7 +104,7 @@ def clients_options(command: F) -> F:
     ) -> Any:
         return command(*args, sources=ClientSources(pages, request_logs, captures), **given)
 
-    found: Any = access_options(with_sources)
+    with_options: Any = access_options(with_sources)
     for option in (
         click.option("--capture", "captures", multiple=True, metavar="FILE",
                      type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -116,5 +116,5 @@ def clients_options(command: F) -> F:
         click.option("--metrics", "pages", multiple=True, metavar="URL",
                      help="Metrics of a broker: http://HOST:PORT/metrics. Can be given several times."),
     ):  # fmt: skip
-        found = option(found)
-    return cast("F", found)
+        with_options = option(with_options)
+    return cast("F", with_options)

@@ -109,15 +109,15 @@ def compact(
     total = sum(each.size for each in chosen)
     with copies(chosen, out, dry_run=dry_run) as copied, progress(3 * total) as advance:
         partitions = chosen if copied is None else copied.partitions
-        for each in compact_logs(partitions, how, dry_run=dry_run, progress=advance):
+        for compacted in compact_logs(partitions, how, dry_run=dry_run, progress=advance):
             if copied is not None:
-                each.path = copied.final(each.path)
-                each.error = each.error and copied.relocate(each.error)
-            done.append(each)
+                compacted.path = copied.final(compacted.path)
+                compacted.error = compacted.error and copied.relocate(compacted.error)
+            done.append(compacted)
             if form == "text":
-                say(*_lines(each, dry_run=dry_run))
-            if each.error is not None:
-                complain(each.error)
+                say(*_lines(compacted, dry_run=dry_run))
+            if compacted.error is not None:
+                complain(compacted.error)
     saved = sum(each.size - each.size_after for each in done)
     if form == "json":
         found = {"dryRun": dry_run, "partitions": [each.to_json() for each in done], "savedBytes": saved}
@@ -151,14 +151,14 @@ def _refuse_unkeyed(partitions: list[PartitionDirectory], how: CompactOptions) -
     from magicbyte.archive.compact import compacted_before, unkeyed
 
     known = {each.path for each in compacted_before(partitions)}
-    for each in partitions:
-        if each.path in known:
+    for partition in partitions:
+        if partition.path in known:
             continue
         with contextlib.suppress(CorruptRecordError):  # a damaged log is left unchanged, and reported
-            if count := unkeyed(each, how):
+            if count := unkeyed(partition, how):
                 raise LogDirectoryError(
-                    f"{each.name}: was never compacted, and {many(count, 'record')} without a key would be removed: "
-                    "--drop-unkeyed removes them, --dry-run shows what else"
+                    f"{partition.name}: was never compacted, and {many(count, 'record')} without a key would be removed"
+                    ": --drop-unkeyed removes them, --dry-run shows what else"
                 )
 
 
@@ -181,14 +181,14 @@ def _lines(done: Compacted, *, dry_run: bool) -> list[str]:
         f"{done.name}: {size_text(done.size - done.size_after)} of {size_text(done.size)} {verb}; "
         f"clean up to offset {done.rounds[-1].end_offset}"
     ]
-    for each in done.rounds:
-        went = ", ".join(f"{count} {why}" for name, why in _REASONS.items() if (count := getattr(each.dropped, name)))
-        before = sum(map(len, each.groups))
+    for report in done.rounds:
+        went = ", ".join(f"{count} {why}" for name, why in _REASONS.items() if (count := getattr(report.dropped, name)))
+        before = sum(map(len, report.groups))
         lines.append(
-            f"  offsets {each.first_dirty} to {each.end_offset - 1}: {many(each.records, 'record')} read, "
-            f"{many(each.keys, 'key')}; {verb}: {went or 'nothing'}"
+            f"  offsets {report.first_dirty} to {report.end_offset - 1}: {many(report.records, 'record')} read, "
+            f"{many(report.keys, 'key')}; {verb}: {went or 'nothing'}"
         )
-        lines.append(f"  {many(before, 'segment')} to {len(each.groups)}; sets {_sets(each.dropped)}")
+        lines.append(f"  {many(before, 'segment')} to {len(report.groups)}; sets {_sets(report.dropped)}")
     return lines
 
 

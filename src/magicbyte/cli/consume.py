@@ -62,17 +62,17 @@ class WantedTopic:
 
 def _places(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, ReadBound]:
     """Option callback: return `start` and `until` from several -o."""
-    found: dict[str, ReadBound] = {}
+    bounds: dict[str, ReadBound] = {}
     for value in values:
         side = "until" if value.startswith("e@") else "start"
-        if side in found:
+        if side in bounds:
             raise click.BadParameter(f"{value!r}: expected one place to begin, and one e@TIME")
         try:
-            found[side] = _place(value)
+            bounds[side] = _place(value)
         except (ValueError, OverflowError) as error:
             expected = "beginning, end, an offset, -N for the last N offsets of each partition, s@TIME or e@TIME"
             raise click.BadParameter(f"{value!r}: expected {expected}") from error
-    return found
+    return bounds
 
 
 def _place(value: str) -> ReadBound:
@@ -180,7 +180,7 @@ class _RecordOutput:
     def is_full(self) -> bool:
         return self._left == 0
 
-    async def take(self, partition: int, found: AsyncIterator[Records]) -> None:
+    async def take(self, partition: int, blocks: AsyncIterator[Records]) -> None:
         """Write the records of a partition, until the output is full.
 
         Large sets are decoded and written in a thread, while the next ones are fetched.
@@ -188,7 +188,7 @@ class _RecordOutput:
         if self.is_full:
             return
         lines, size = self._renderer(partition), 0
-        async for records in found:
+        async for records in blocks:
             size += records.size
             expect(size)
             async with self._turn:
@@ -266,14 +266,14 @@ async def _range(client: Client, wanted: WantedTopic, partition: int) -> tuple[i
         found = await list_offset(client, wanted.topic, partition, timestamp)
         return await at(LATEST) if found.offset is None else found.offset
 
-    place = wanted.start
-    match place.kind:
+    bound = wanted.start
+    match bound.kind:
         case "offset":
-            start = place.number
+            start = bound.number
         case "last":
-            start = max(await at(LATEST) - place.number, await at(EARLIEST))
+            start = max(await at(LATEST) - bound.number, await at(EARLIEST))
         case _:
-            start = await at({"beginning": EARLIEST, "end": LATEST}.get(place.kind, place.number))
+            start = await at({"beginning": EARLIEST, "end": LATEST}.get(bound.kind, bound.number))
     if not wanted.ends:
         return start, None
     return start, await at(LATEST if wanted.until is None else wanted.until)

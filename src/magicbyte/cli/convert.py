@@ -130,14 +130,18 @@ def _all(work: Iterator[PartitionConversion], form: str, expected: int, out: Pat
     """Report each conversion as it ends, and return all. On an interruption, print the progress."""
     done: list[PartitionConversion] = []
     try:
-        for each in work:
-            done.append(each)
-            if each.error is not None:
-                complain(each.error if isinstance(each.error, CorruptRecordError) else f"{each.name}: {each.error}")
-                if hint := _hint(each):
+        for conversion in work:
+            done.append(conversion)
+            if conversion.error is not None:
+                complain(
+                    conversion.error
+                    if isinstance(conversion.error, CorruptRecordError)
+                    else f"{conversion.name}: {conversion.error}"
+                )
+                if hint := _hint(conversion):
                     complain(hint)
             if form == "text":
-                say(*_lines(each))
+                say(*_lines(conversion))
     except (OSError, KeyboardInterrupt):
         finished = sum(each.error is None for each in done)
         complain(

@@ -49,11 +49,11 @@ class LogDump:
 
     def lines(self, file: ReadableFile) -> Iterator[Fields]:
         """Yield the content of `file`, pass damage to `on_damage`, and continue after it."""
-        found: list[CorruptRecordError] = []
+        damage: list[CorruptRecordError] = []
         end = file.size if self.max_bytes is None else min(self.max_bytes, file.size)
         doubt = None
-        for chunk in read_chunks(file, end=end, dialect=self.dialect, limit=self.limit, on_damage=found.append):
-            yield from self._damage(found, file)
+        for chunk in read_chunks(file, end=end, dialect=self.dialect, limit=self.limit, on_damage=damage.append):
+            yield from self._damage(damage, file)
             table = chunk.table
             for row in range(len(table)):
                 at, size = int(table.position[row]), int(table.size[row])
@@ -62,7 +62,7 @@ class LogDump:
                 doubt = doubt or self._doubt(file, table.buffer[at : at + size], chunk.position + at)
                 yield from self._entry(chunk, row)
             self.progress(table.end)
-        yield from self._damage(found, file)
+        yield from self._damage(damage, file)
 
     def _damage(self, found: list[CorruptRecordError], file: ReadableFile) -> Iterator[Fields]:
         """Report damage found by the walk over the file, with the number of unreadable bytes after it."""
@@ -240,14 +240,14 @@ def _messages(entry: MessageView | EnrichedMessage, dialect: Dialect, limit: int
 
 def _control(record: Record) -> Fields:
     """Return the content of a control record, with the names of Kafka's JSON."""
-    found = parse_control_record(record.offset, record.key, record.value)
-    if found.ends_transaction:
-        return {"type": found.type.name, "coordinatorEpoch": found.coordinator_epoch}
-    fields: Fields = {"type": found.type.name, "typeId": found.type_id}
-    if found.value is not None and found.type in _SMALL_MESSAGES:
-        reader = Reader(found.value)
+    control = parse_control_record(record.offset, record.key, record.value)
+    if control.ends_transaction:
+        return {"type": control.type.name, "coordinatorEpoch": control.coordinator_epoch}
+    fields: Fields = {"type": control.type.name, "typeId": control.type_id}
+    if control.value is not None and control.type in _SMALL_MESSAGES:
+        reader = Reader(control.value)
         fields["data"] = {
-            name: reader.int16() if size == 2 else reader.int64() for name, size in _SMALL_MESSAGES[found.type]
+            name: reader.int16() if size == 2 else reader.int64() for name, size in _SMALL_MESSAGES[control.type]
         }
     return fields
 

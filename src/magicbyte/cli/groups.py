@@ -173,14 +173,14 @@ async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
 
 def _topic(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, list[int]]:
     """Option callback: return the partitions of each TOPIC or TOPIC:N,N; none means all."""
-    found: dict[str, list[int]] = {}
+    partitions: dict[str, list[int]] = {}
     for value in values:
         topic, colon, numbers = value.partition(":")
         try:
-            found.setdefault(topic, []).extend(int(each) for each in numbers.split(",") if colon)
+            partitions.setdefault(topic, []).extend(int(each) for each in numbers.split(",") if colon)
         except ValueError as error:
             raise click.BadParameter(f"{value!r}: expected TOPIC or TOPIC:N,N…") from error
-    return found
+    return partitions
 
 
 def _time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:

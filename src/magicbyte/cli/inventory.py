@@ -72,18 +72,18 @@ def inventory(
     if deep and any(map(is_topic, paths)):
         raise click.UsageError("--deep is for logs on disk: of a topic in a cluster only headers are read")
     damage = DamagePolicy("skip")
-    found: list[Inventory] = []
+    inventories: list[Inventory] = []
     with contextlib.ExitStack() as stack:
         partitions = choose(stack.enter_context(sources_at(paths, as_, dialect)), topics)
         total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
         advance = stack.enter_context(progress(total))
         for partition in partitions:
             if not isinstance(partition, PartitionDirectory):
-                found.append(take_fetched_inventory(partition, partition.dialect))
+                inventories.append(take_fetched_inventory(partition, partition.dialect))
                 continue
             for doubt in doubts([partition], dialect):
                 complain(f"warning: {doubt}")
-            found.append(
+            inventories.append(
                 take_inventory(
                     partition,
                     dialect=dialect,
@@ -95,11 +95,11 @@ def inventory(
                     progress=advance,
                 )
             )
-    whole = add_up(each.tally for each in found)
+    whole = add_up(each.tally for each in inventories)
     if form == "json":
-        say_json(report_of(found, whole))
+        say_json(report_of(inventories, whole))
     else:
-        say(*_text(found, whole))
+        say(*_text(inventories, whole))
     damage.exit()
 
 
@@ -111,33 +111,33 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NAME + _OTHERS + _SPAN
 
 
-def _text(found: list[Inventory], whole: Tally) -> list[str]:
+def _text(inventories: list[Inventory], whole: Tally) -> list[str]:
     """Return a table of the partitions, with notes on anything unusual, and a table of the formats."""
     spans = [
         f"{_known(each.tally.first_offset)}..{_known(each.tally.last_offset)}" if each.tally.batches else "-"
-        for each in found
+        for each in inventories
     ]
     columns, longest = _columns(), max(map(len, ["offsets", *spans]))
     span_width = max(longest, min(_SPAN, columns - _OTHERS - _NAME))  # only as wide as needed on a narrow terminal
     room = max(columns - _OTHERS - span_width, len("partition"))
-    width = min(max(len("partition"), *(len(each.partition.name) for each in found)), room)
+    width = min(max(len("partition"), *(len(each.partition.name) for each in inventories)), room)
     lines = [f"{'partition':<{width}} segments {'bytes':>10} {'records':>11}  {'offsets':<{span_width}} newest"]
-    for each, offsets in zip(found, spans, strict=True):
-        tally, partition, folder = each.tally, each.partition, each.folder
+    for counted, offsets in zip(inventories, spans, strict=True):
+        tally, partition, folder = counted.tally, counted.partition, counted.folder
         name = partition.name if len(partition.name) <= width else "…" + partition.name[1 - width :]
         newest = "-" if tally.max_timestamp is None else time_text(tally.max_timestamp)[:16]
         lines.append(
-            f"{name:<{width}} {'-' if folder is None else len(folder.segments):>8} {size_text(each.size):>10} "
+            f"{name:<{width}} {'-' if folder is None else len(folder.segments):>8} {size_text(counted.size):>10} "
             f"{_known(tally.records):>11}"
             f"  {offsets:<{span_width}} {newest}"
         )
-        lines += [f"    {note}" for note in _notes(each)]
-        lines += [bad(f"    damaged: {what}") for what in _damage(each)]
-    size = sum(each.size for each in found)
-    segments = sum(len(folder.segments) for folder in (each.folder for each in found) if folder is not None)
+        lines += [f"    {note}" for note in _notes(counted)]
+        lines += [bad(f"    damaged: {what}") for what in _damage(counted)]
+    size = sum(each.size for each in inventories)
+    segments = sum(len(folder.segments) for folder in (each.folder for each in inventories) if folder is not None)
     lines += [
         "",
-        f"total: {many(len(found), 'partition')}, {many(segments, 'segment')}, {size_text(size)}, "
+        f"total: {many(len(inventories), 'partition')}, {many(segments, 'segment')}, {size_text(size)}, "
         f"{_known(whole.records)} records",
         *_span(whole),
     ]
@@ -152,9 +152,9 @@ def _text(found: list[Inventory], whole: Tally) -> list[str]:
     return lines
 
 
-def _notes(found: Inventory) -> list[str]:
+def _notes(counted: Inventory) -> list[str]:
     """Return the notes on one partition."""
-    tally, folder = found.tally, found.folder
+    tally, folder = counted.tally, counted.folder
     notes = [", ".join(_share(*each, tally) for each in sorted(tally.formats.items()))] if tally.formats else []
     notes += _tally_notes(tally)
     notes += [
@@ -162,8 +162,8 @@ def _notes(found: Inventory) -> list[str]:
         f"{each.first_offset}; last written {time_text(each.last_timestamp)}"
         for each in tally.open_transactions
     ]
-    if found.log_start_offset > (tally.first_offset or 0):
-        notes.append(f"starts at offset {found.log_start_offset}: records before it are deleted")
+    if counted.log_start_offset > (tally.first_offset or 0):
+        notes.append(f"starts at offset {counted.log_start_offset}: records before it are deleted")
     if folder is not None and folder.state.value != "current":
         notes.append(f"the folder's name says: {folder.state.value}")
     if folder is not None and folder.leftovers:

@@ -77,14 +77,14 @@ def check(form: str, html: Path | None, target: str, **given: Any) -> None:
         refuse_overlap(html, asked.sources.files)
     sightings = Sightings()
     notes = asked.sources.read_files(sightings)
-    found = asyncio.run(_check(asked, sightings, notes))
+    report = asyncio.run(_check(asked, sightings, notes))
     if html is not None:
-        put_whole(html, html_page(found).encode())
+        put_whole(html, html_page(report).encode())
     if form == "json":
-        say_json(found.to_json())
+        say_json(report.to_json())
     else:
-        say(*_text(found))
-    click.get_current_context().exit(BREAKS if found.breaks else 0)
+        say(*_text(report))
+    click.get_current_context().exit(BREAKS if report.breaks else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +135,18 @@ async def _check(asked: _Asked, sightings: Sightings, of_files: Sequence[str]) -
     return check(facts, asked.release, notes)
 
 
-def _text(found: Check) -> Iterator[str]:
+def _text(report: Check) -> Iterator[str]:
     from magicbyte.migration.check import Weight
 
-    for each in found.findings:
+    for each in report.findings:
         line = f"{each.weight.value.upper()} {each.kind} {each.subject}"
         yield bad(line) if each.weight is Weight.BREAKS else doubtful(line)
         yield f"  {each.what}"
         yield from (f"  {refused.text}" for refused in each.refused)
         yield f"  -> {each.do}"
-    verdict = f"Kafka {found.target}: {_sum(found.findings)}; looked at {found.looked_at}"
-    yield bad(verdict) if found.breaks else good(verdict)
-    yield from (f"note: {each}" for each in found.notes)
+    verdict = f"Kafka {report.target}: {_sum(report.findings)}; looked at {report.looked_at}"
+    yield bad(verdict) if report.breaks else good(verdict)
+    yield from (f"note: {each}" for each in report.notes)
 
 
 def _sum(findings: tuple[UpgradeFinding, ...]) -> str:
@@ -254,18 +254,18 @@ async def _status_of_cluster(
     )
 
 
-def _status_text(found: _MigrationStatus) -> Iterator[str]:
-    stage = found.stage
+def _status_text(status: _MigrationStatus) -> Iterator[str]:
+    stage = status.stage
     yield _stage_text(stage)
     yield from (f"DANGER {each}" for each in stage.dangers)
     yield ""
     yield from table_lines([["broker", "address", "software", "knows", "protocol", "format"],
-                            *(_broker_row(each) for each in found.brokers)], left={1, 2, 3, 4, 5})  # fmt: skip
-    if found.clients:
-        yield from ("", f"clients before format {stage.target.title}:", *(f"  {each.text}" for each in found.clients))
+                            *(_broker_row(each) for each in status.brokers)], left={1, 2, 3, 4, 5})  # fmt: skip
+    if status.clients:
+        yield from ("", f"clients before format {stage.target.title}:", *(f"  {each.text}" for each in status.clients))
     yield ""
-    yield from plan_text(found.plan)
-    yield from (f"note: {each}" for each in found.notes)
+    yield from plan_text(status.plan)
+    yield from (f"note: {each}" for each in status.notes)
 
 
 def _stage_text(stage: ClusterStage) -> str:
@@ -300,16 +300,16 @@ def next_step(wait: float | None, form: str, sources: ClientSources, **given: An
     from magicbyte.migration.procedure import procedure
 
     asked = PlanOptions(http=None, settings={}, **given)
-    found = _status(asked, sources)
-    topics = {each.facts.name: each.stage for each in found.plan.topics}
-    steps = procedure(found.stage, found.brokers, topics, asked.bootstrap or "")
-    printed: dict[str, Any] = {**found.stage.to_json(), "steps": [each.to_json() for each in steps]}
+    status = _status(asked, sources)
+    topics = {each.facts.name: each.stage for each in status.plan.topics}
+    steps = procedure(status.stage, status.brokers, topics, asked.bootstrap or "")
+    printed: dict[str, Any] = {**status.stage.to_json(), "steps": [each.to_json() for each in steps]}
     if form == "text":
-        say(_stage_text(found.stage))
+        say(_stage_text(status.stage))
         say(*_numbered(steps))
     is_well = True
     if wait is not None:
-        is_well, waited = _waited(asked, found, wait, form, sources)
+        is_well, waited = _waited(asked, status, wait, form, sources)
         printed |= waited
     if form == "json":
         say_json(printed)
@@ -317,17 +317,17 @@ def next_step(wait: float | None, form: str, sources: ClientSources, **given: An
 
 
 def _waited(
-    asked: PlanOptions, found: _MigrationStatus, seconds: float, form: str, sources: ClientSources
+    asked: PlanOptions, status: _MigrationStatus, seconds: float, form: str, sources: ClientSources
 ) -> tuple[bool, dict[str, Any]]:
     """Wait for the restarts of a step. Return whether it succeeded, and its JSON."""
     from magicbyte.cli.migrate_wait import wait_for
     from magicbyte.migration.waiting import RESTARTS
 
-    if found.stage.step not in RESTARTS:
-        complain(f"{found.stage.step.value}: no broker is restarted for it, there is nothing to wait for")
+    if status.stage.step not in RESTARTS:
+        complain(f"{status.stage.step.value}: no broker is restarted for it, there is nothing to wait for")
         return True, {}
     assert asked.bootstrap is not None, "-b is required"
-    progress = asyncio.run(wait_for(asked.bootstrap, found.stage, [each.id for each in found.brokers], seconds))
+    progress = asyncio.run(wait_for(asked.bootstrap, status.stage, [each.id for each in status.brokers], seconds))
     waited: dict[str, Any] = {"waited": progress.to_json()}
     if not progress.is_done:
         complain(f"not done after {seconds:g} s: {progress.text}")
@@ -365,15 +365,15 @@ def apply(bootstrap: str, sources: ClientSources, target: Format, topics: tuple[
     click.get_current_context().exit(BREAKS)
 
 
-def _against(found: _MigrationStatus, topics: Iterable[str], target: Format) -> list[str]:
+def _against(status: _MigrationStatus, topics: Iterable[str], target: Format) -> list[str]:
     from magicbyte.migration.procedure import objections
 
     against = [
-        f"{name}: it is enriched" for name in topics if name not in {each.facts.name for each in found.plan.topics}
+        f"{name}: it is enriched" for name in topics if name not in {each.facts.name for each in status.plan.topics}
     ]
-    for each in found.plan.topics:
+    for each in status.plan.topics:
         stored = {form for form, _ in each.facts.stored}
-        against += objections(found.brokers, found.clients, each.stage, stored, target)
+        against += objections(status.brokers, status.clients, each.stage, stored, target)
     return list(dict.fromkeys(against))
 
 
@@ -413,17 +413,17 @@ def rollback(bootstrap: str, broker: int, target: Format, looks: int, form: str,
 
     Exit status: 0 it can be rolled back, 1 it would lose records or have no effect, 2 wrong use.
     """
-    found = asyncio.run(_roll_back(bootstrap, broker, target, looks))
+    plan = asyncio.run(_roll_back(bootstrap, broker, target, looks))
     if form == "json":
-        say_json(found.to_json())
+        say_json(plan.to_json())
     else:
-        for reason in found.refused:
+        for reason in plan.refused:
             complain(f"{'overridden' if force else 'refused'}: {reason}")
-        for name, others in found.spread.items():
+        for name, others in plan.spread.items():
             say(f"{name}: the copies on brokers {', '.join(map(str, others))} hold the new format, too")
-        if force or not found.refused:
-            say(*_numbered(found.steps))
-    click.get_current_context().exit(BREAKS if found.refused and not force else 0)
+        if force or not plan.refused:
+            say(*_numbered(plan.steps))
+    click.get_current_context().exit(BREAKS if plan.refused and not force else 0)
 
 
 async def _roll_back(bootstrap: str, broker: int, target: Format, looks: int) -> RollBack:

@@ -145,13 +145,13 @@ class FormatName(click.Choice):  # type: ignore[type-arg]  # not generic before 
 
 def key_values(settings: Sequence[str]) -> dict[str, str]:
     """Return KEY=VALUE arguments by key. Raises BadParameter."""
-    found = {}
+    values = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise click.BadParameter(f"{setting!r}: expected KEY=VALUE", param_hint="settings")
-        found[name.strip()] = value.strip()
-    return found
+        values[name.strip()] = value.strip()
+    return values
 
 
 def paths_argument(command: F) -> F:

@@ -129,37 +129,40 @@ def stored_facts(asked: PlanOptions) -> dict[str, TopicFacts]:
 # ---- text
 
 
-def plan_text(found: MigrationPlan) -> list[str]:
+def plan_text(whole_plan: MigrationPlan) -> list[str]:
     """Return the lines of `magicbyte plan`."""
     from magicbyte.archive.migration import Phase
 
     rows = [["topic", "format", "stored", "phase", "next step", "old format leaves"]]
     rows += [
         [
-            each.facts.name,
-            format_text(each.facts.configured),
-            _stored_text(each.facts),
-            "done" if each.stage.phase is Phase.DONE else f"{each.stage.phase.value} to {each.stage.target.title}",
-            _step_text(each),
-            _leaves_text(each),
+            topic_plan.facts.name,
+            format_text(topic_plan.facts.configured),
+            _stored_text(topic_plan.facts),
+            "done"
+            if topic_plan.stage.phase is Phase.DONE
+            else f"{topic_plan.stage.phase.value} to {topic_plan.stage.target.title}",
+            _step_text(topic_plan),
+            _leaves_text(topic_plan),
         ]
-        for each in found.topics
+        for topic_plan in whole_plan.topics
     ]
     lines = [*table_lines(rows, left={0, 1, 2, 3, 4, 5})]
-    for each in found.topics:
-        if each.uses or each.facts.members:
-            lines += ["", f"{each.facts.name}:", *(f"  {line}" for line in _details(each))]
-    if found.cpu_s is not None:
-        memory = size_text(found.memory_bytes or 0)
+    for topic_plan in whole_plan.topics:
+        if topic_plan.uses or topic_plan.facts.members:
+            lines += ["", f"{topic_plan.facts.name}:", *(f"  {line}" for line in _details(topic_plan))]
+    if whole_plan.cpu_s is not None:
+        memory = size_text(whole_plan.memory_bytes or 0)
         lines += [
             "",
-            f"the broker used {found.cpu_s:.3f} of a core for {found.looked_s:.0f} s, and has {memory} in use",
+            f"the broker used {whole_plan.cpu_s:.3f} of a core for {whole_plan.looked_s:.0f} s, "
+            f"and has {memory} in use",
         ]
-    total_now, total_after = found.total_now, found.total_after
+    total_now, total_after = whole_plan.total_now, whole_plan.total_after
     if total_now is not None and total_after is not None:
         lines.append(f"in all, the steps change that by {total_after['cpu'] - total_now['cpu']:+.3f} of a core and "
                      f"{size_text(total_after['moreMemoryBytes'])} more of memory")  # fmt: skip
-    return lines + [f"note: {each}" for each in found.notes]
+    return lines + [f"note: {each}" for each in whole_plan.notes]
 
 
 def format_text(form: Format | None) -> str:
@@ -189,22 +192,24 @@ def _leaves_text(found: TopicPlan) -> str:
     return time_text(found.leaves_ms)[:16] if found.leaves_ms else "-"
 
 
-def _details(found: TopicPlan) -> list[str]:
+def _details(topic_plan: TopicPlan) -> list[str]:
     lines = []
-    for use in found.uses:
+    for use in topic_plan.uses:
         does = f"reads up to {use.format.title}, Fetch" if use.is_consumer else f"sends {use.format.title}, Produce"
         software = f" ({use.software})" if use.software else ""
         converted = f", {use.converted / use.seconds:.1f} records/s converted" if use.converted else ""
-        behind = "  <- before the next step" if use in found.stage.who else ""
+        behind = "  <- before the next step" if use in topic_plan.stage.who else ""
         lines.append(
             f"{use.client_id or 'without a client id'}{software} {does} v{use.request_version}: "
             f"{size_text(use.bytes_per_s)}/s{converted}{behind}"
         )
-    for group, members in found.facts.members.items():
+    for group, members in topic_plan.facts.members.items():
         lines.append(f"group {group}: {many(len(members), 'client')}: {', '.join(sorted(members))}")
-    if found.now is not None and found.after is not None:
-        lines.append(f"now:   {_estimate_text(found.now)}")
-        lines.append(f"after: {_estimate_text(found.after)}, {size_text(found.after.memory_bytes or 0)} more memory")
+    if topic_plan.now is not None and topic_plan.after is not None:
+        lines.append(f"now:   {_estimate_text(topic_plan.now)}")
+        lines.append(
+            f"after: {_estimate_text(topic_plan.after)}, {size_text(topic_plan.after.memory_bytes or 0)} more memory"
+        )
     return lines
 
 

@@ -241,16 +241,16 @@ class _Sender:
     ) -> _Sender:
         """Look up the topic, and create a missing one if `create` is set. Raises UnknownTopicError."""
         try:
-            found = await client.existing_topic(topic)
+            known_topic = await client.existing_topic(topic)
         except UnknownTopicError as error:
             if not create:
                 raise UnknownTopicError(f"{error} --create makes it") from error
             await _make(client, topic)
-            found = await client.retried(lambda: client.topic(topic))
-        if partition is not None and partition not in found.partitions:
-            known = len(found.partitions) - 1
+            known_topic = await client.retried(lambda: client.topic(topic))
+        if partition is not None and partition not in known_topic.partitions:
+            known = len(known_topic.partitions) - 1
             raise UnknownTopicError(f"partition {partition} of {topic!r}: expected one of 0 to {known}")
-        return cls(client, topic, sorted(found.partitions), partition, options)
+        return cls(client, topic, sorted(known_topic.partitions), partition, options)
 
     def send_with(self, send: Send) -> None:
         """Use another function for sending."""

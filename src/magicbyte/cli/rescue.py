@@ -135,33 +135,34 @@ def _lines(receipt: RescueReceipt) -> Iterator[str]:
     yield _last_line(receipt)
 
 
-def _partition_lines(each: RescuedPartition, receipt: RescueReceipt) -> Iterator[str]:
-    found = each.salvage
-    whole = f"{size_text(found.bytes)} of {size_text(each.size)} are whole"
+def _partition_lines(rescued: RescuedPartition, receipt: RescueReceipt) -> Iterator[str]:
+    salvaged = rescued.salvage
+    whole = f"{size_text(salvaged.bytes)} of {size_text(rescued.size)} are whole"
     if receipt.is_dry:
-        yield f"{each.name}: {whole}, from {each.source}"
+        yield f"{rescued.name}: {whole}, from {rescued.source}"
     else:
-        digest = each.whole.digest
-        said = f"{each.name}: {many(digest.records, 'record')}, {whole}, from {each.source}"
+        digest = rescued.whole.digest
+        said = f"{rescued.name}: {many(digest.records, 'record')}, {whole}, from {rescued.source}"
         yield f"{said}, digest {digest.body:016x}"
-    for other in each.replicas:
+    for other in rescued.replicas:
         yield f"  not taken: {other.path}: {other.why}"
-    if each.error is not None:
-        yield f"  {each.error}"
-    elif not each.is_same and each.written is not None:
-        written = each.written.digest
+    if rescued.error is not None:
+        yield f"  {rescued.error}"
+    elif not rescued.is_same and rescued.written is not None:
+        written = rescued.written.digest
         yield bad(f"  the target differs: {many(written.records, 'record')}, digest {written.body:016x}")
-    if each.whole.aborted:
-        yield f"  of aborted transactions, for no consumer of committed records: {many(each.whole.aborted, 'record')}"
-    if found.moved:
-        yield f"  moved back to their positions: {found.moved}"
-    if found.ended_transactions:
-        yield f"  open transactions that were aborted: {found.ended_transactions}"
-    for loss in found.lost:
+    if rescued.whole.aborted:
+        aborted = many(rescued.whole.aborted, "record")
+        yield f"  of aborted transactions, for no consumer of committed records: {aborted}"
+    if salvaged.moved:
+        yield f"  moved back to their positions: {salvaged.moved}"
+    if salvaged.ended_transactions:
+        yield f"  open transactions that were aborted: {salvaged.ended_transactions}"
+    for loss in salvaged.lost:
         offsets = "no offsets" if loss.offsets is None else f"offsets {loss.offsets[0]}..{loss.offsets[1]}"
         yield bad(f"  lost: {loss.path}, bytes {loss.position}..{loss.end - 1}, {offsets}: {loss.error.what}: "
                   f"expected {loss.error.expected}, found {loss.error.found}")  # fmt: skip
-    for aside in found.aside:
+    for aside in salvaged.aside:
         yield (f"  left out: {aside.path}, bytes {aside.position}..{aside.end - 1}, "
                f"offsets {aside.offsets[0]}..{aside.offsets[1]}: {aside.why}")  # fmt: skip
 

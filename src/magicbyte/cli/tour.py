@@ -539,17 +539,17 @@ class Tour:
         from magicbyte.log.files.reader import SegmentReader
 
         candidates: list[tuple[bool, int, Example]] = []
-        for each in self._sound():
-            if (magic, "none") not in each.tally.formats:
+        for sound in self._sound():
+            if (magic, "none") not in sound.tally.formats:
                 continue
-            reader = SegmentReader(each.partition)
+            reader = SegmentReader(sound.partition)
             readable = {
                 record.offset
                 for columns in itertools.islice(reader.records(), 20)
                 for record in columns
                 if _is_readable(record) and record.key
             }
-            folder = _shown(each.partition.path)
+            folder = _shown(sound.partition.path)
             for line in itertools.islice(list_batches(reader), _ENOUGH):
                 if line["magic"] == magic and line["codec"] == "none" and line["recordCount"] and "marker" not in line:
                     example = Example(f"{folder}/{line['segment']}", line["position"])

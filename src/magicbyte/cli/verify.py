@@ -70,7 +70,7 @@ def verify(
     counts = dict.fromkeys(Severity, 0)
     listed: list[Json] = []
     with progress(total) as advance:
-        found = check(
+        findings = check(
             partitions,
             depth=depth,
             dialect=dialect,
@@ -78,7 +78,7 @@ def verify(
             threads=threads,
             progress=advance,
         )
-        for finding in found:
+        for finding in findings:
             counts[finding.severity] += 1
             if form == "json":
                 listed.append(finding.to_json())

@@ -63,17 +63,17 @@ class CaptureSummary:
     @property
     def note(self) -> str | None:
         """A note on missing or unreadable content, None if there is none."""
-        found = []
+        notes = []
         if self.link_type not in _LINKS:
             return f"packets of link type {self.link_type} are not read: capture on an interface with Ethernet or IP"
         if not self.requests:
-            found.append("no Kafka requests in it (capture the brokers' port, with tcpdump -s 0)")
+            notes.append("no Kafka requests in it (capture the brokers' port, with tcpdump -s 0)")
         if self.encrypted:
             many = "connection is" if self.encrypted == 1 else "connections are"
-            found.append(f"{self.encrypted} {many} encrypted, their clients are unknown")
+            notes.append(f"{self.encrypted} {many} encrypted, their clients are unknown")
         if self.is_cut_off:
-            found.append("the file ends, or is damaged, in the middle of a packet")
-        return "; ".join(found) or None
+            notes.append("the file ends, or is damaged, in the middle of a packet")
+        return "; ".join(notes) or None
 
 
 class TcpSegment(NamedTuple):

@@ -74,7 +74,7 @@ class UpgradeFinding:
 
     def to_json(self) -> dict[str, Any]:
         """Return its JSON in `magicbyte migrate check --format json`."""
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "kind": self.kind,
             "weight": self.weight.value,
             "subject": self.subject,
@@ -82,14 +82,14 @@ class UpgradeFinding:
             "do": self.do,
         }
         if self.caller is not None:
-            found["client"] = {
+            fields["client"] = {
                 "id": self.caller.client_id,
                 "software": self.caller.software or None,
                 "version": self.caller.version or None,
                 "address": self.caller.address or None,
             }
-            found["refused"] = [each.to_json() for each in self.refused]
-        return found
+            fields["refused"] = [each.to_json() for each in self.refused]
+        return fields
 
 
 @dataclass(slots=True)
@@ -172,9 +172,9 @@ def _clients(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
         if asking.version < least and key not in _BETWEEN_BROKERS and asking.caller.client_id != CLIENT_ID:
             refused = Refused(APIS[key].name, asking.version, least, seen.count, seen.last_ms)
             by_caller.setdefault(asking.caller, []).append((key, refused))
-    for caller, found in by_caller.items():
+    for caller, requests in by_caller.items():
         held_back = all((facts.answered.get(key) or range(each.least, each.least + 1))[-1] < each.least
-                        for key, each in found)  # fmt: skip
+                        for key, each in requests)  # fmt: skip
         yield UpgradeFinding(
             "client",
             Weight.UNKNOWN if held_back else Weight.BREAKS,
@@ -182,9 +182,9 @@ def _clients(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
             "the present brokers support no newer versions, so it is unknown whether the client does"
             if held_back
             else f"Kafka {target.version} closes the connection of such requests",
-            _client_advice(caller, [(key, each.least) for key, each in found]),
+            _client_advice(caller, [(key, each.least) for key, each in requests]),
             caller,
-            tuple(each for _, each in found),
+            tuple(each for _, each in requests),
         )
 
 

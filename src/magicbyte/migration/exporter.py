@@ -58,13 +58,13 @@ def _read_kafka(scrape: Scrape, into: Sightings) -> int:
                 counted.append((key, version, caller, _count(sample.value)))
                 if counter[1]:
                     by_library[key, version] = by_library.get((key, version), 0) + _count(sample.value)
-    found = 0
+    requests = 0
     for key, version, caller, count in counted:
         if caller is UNNAMED and (key, version) in by_library:
             continue  # the same requests are counted by client library, too
         into.add(caller, key, version, count)
-        found += 1
-    return found
+        requests += 1
+    return requests
 
 
 def _name(name: str, labels: Mapping[str, str]) -> str:

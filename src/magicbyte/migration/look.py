@@ -36,17 +36,17 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
 
     Stored formats are sampled at `looks` offsets of each partition; 0: not at all.
     """
-    found, notes = await planner.look_at_cluster(client, names, looks)
+    topics, notes = await planner.look_at_cluster(client, names, looks)
     facts = Facts(answered=(await client.any_connection()).versions.ranges)
     if not looks:
         notes.append("the stored formats of topics were not sampled")
-    for name, topic in found.items():
+    for name, topic in topics.items():
         formats = {form for form, _ in topic.stored} | ({Format.ENRICHED} & {topic.configured})
         facts.stored[name] = frozenset(formats)
         facts.topics[name] = {}
     if not await planner.tells_settings(client):
         return facts, notes, []
-    for name in found:
+    for name in topics:
         facts.topics[name] = await _own(client, ConfigResource.TOPIC, name, notes)
     for broker in client.cluster.brokers:
         facts.brokers[str(broker)] = await _own(client, ConfigResource.BROKER, str(broker), notes)
@@ -128,13 +128,13 @@ def _value(settings: Mapping[str, SettingInForce], name: str) -> str | None:
 async def look_at_led(client: Client, broker: int, looks: int) -> list[LedPartition]:
     """Return the partitions that a broker leads, with the newest format at `looks` offsets and the end of each."""
     topics = await client.topics()
-    found = []
+    led = []
     for each in await report_partitions(client, [topic for _, topic in sorted(topics.items())]):
         if each.leader == broker:
             stored = await planner.look_at_partition(client, each.topic, each.partition, looks, at_end=True)
             newest = max((form for form, _ in stored), key=lambda form: form.magic, default=None)
-            found.append(LedPartition(each.topic, each.partition, each.replicas, each.in_sync, newest))
-    return found
+            led.append(LedPartition(each.topic, each.partition, each.replicas, each.in_sync, newest))
+    return led
 
 
 async def look_at_leads(client: Client) -> tuple[dict[int, int], int | None]:

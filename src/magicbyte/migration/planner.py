@@ -229,18 +229,18 @@ def _total(estimates: Iterable[Estimate | None]) -> dict[str, Any] | None:
 
 def look_at_directories(partitions: Iterable[PartitionDirectory], settings: Mapping[str, str]) -> dict[str, TopicFacts]:
     """Return the facts about log directories, from headers alone. `settings`: of all topics."""
-    found: dict[str, TopicFacts] = {}
+    topics: dict[str, TopicFacts] = {}
     for partition in partitions:
         if partition.topic is None or partition.dialect is Dialect.ENRICHED:
             continue
-        facts = found.setdefault(partition.topic, TopicFacts(partition.topic, settings=dict(settings)))
+        facts = topics.setdefault(partition.topic, TopicFacts(partition.topic, settings=dict(settings)))
         segments = segment_facts(partition)
         facts.partitions.append(segments)
         for segment in segments:
             _add(facts.stored, segment.stored)
         if facts.sample is None and partition.size:
             facts.sample = _sample_of_directory(partition)
-    return found
+    return topics
 
 
 def _add(total: dict[tuple[Format, Codec], StoredEntries], more: Mapping[tuple[Format, Codec], StoredEntries]) -> None:
@@ -279,7 +279,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
     Stored formats are sampled at `looks` evenly spaced offsets of each partition.
     """
     known = await client.topics(names or None)
-    found: dict[str, TopicFacts] = {}
+    topics: dict[str, TopicFacts] = {}
     notes = []
     has_settings = await tells_settings(client)
     if not has_settings:
@@ -287,7 +287,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
     for name, topic in sorted(known.items()):
         if not names and (topic.is_internal or name.startswith("__")):
             continue
-        facts = found[name] = TopicFacts(name, shares=True)
+        facts = topics[name] = TopicFacts(name, shares=True)
         if has_settings:
             try:
                 settings = await describe_configs(client, ConfigResource.TOPIC, name)
@@ -297,8 +297,8 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> t
             except BrokerError as error:
                 notes.append(f"{name}: settings are unknown, Kafka's defaults are assumed ({error})")
         await _look_at_topic(client, facts, topic, looks)
-    notes += await _members(client, found)
-    return found, notes
+    notes += await _members(client, topics)
+    return topics, notes
 
 
 async def tells_settings(client: Client) -> bool:
@@ -339,15 +339,15 @@ def _stored_in(table: BatchTable) -> dict[tuple[Format, Codec], StoredEntries]:
     return found
 
 
-async def _members(client: Client, found: Mapping[str, TopicFacts]) -> list[str]:
+async def _members(client: Client, topics: Mapping[str, TopicFacts]) -> list[str]:
     """Add the client ids of group members to their topics. Return notes on missing facts."""
     try:
         groups = await list_groups(client)
         for group in groups:
             for member in (await describe_group(client, group.name)).members:
                 for topic, _ in member.partitions:
-                    if topic in found and member.client_id not in found[topic].members.setdefault(group.name, []):
-                        found[topic].members[group.name].append(member.client_id)
+                    if topic in topics and member.client_id not in topics[topic].members.setdefault(group.name, []):
+                        topics[topic].members[group.name].append(member.client_id)
     except (UnsupportedVersionError, BrokerError) as error:
         return [f"groups are unknown ({error})"]
     return []
@@ -355,14 +355,14 @@ async def _members(client: Client, found: Mapping[str, TopicFacts]) -> list[str]
 
 def joined(stored: Mapping[str, TopicFacts], reported: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
     """Return the facts about topics, combined from their directories (`stored`) and the cluster (`reported`)."""
-    found = dict(reported) if not stored else {}
+    topics = dict(reported) if not stored else {}
     for name, facts in stored.items():
         known = reported.get(name)
         if known is not None:
             facts.settings = {**facts.settings, **known.settings}
             facts.members = known.members
-        found[name] = facts
-    return found
+        topics[name] = facts
+    return topics
 
 
 async def metrics_addresses(client: Client, notes: list[str]) -> list[str]:
@@ -388,7 +388,7 @@ async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
         if address is None or address.endswith(":0"):
             continue
         places[broker] = address, address if not address.startswith(":") else f"{node.host}{address}"
-    found = dict[int, str]()
+    pages = dict[int, str]()
     # in parallel: an address without an answer takes seconds
     answers = await asyncio.gather(*(scrape(where) for _, where in places.values()), return_exceptions=True)
     for (broker, (address, where)), answer in zip(places.items(), answers, strict=True):
@@ -397,8 +397,8 @@ async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
         elif isinstance(answer, BaseException):
             raise answer
         else:
-            found[broker] = where
-    return found
+            pages[broker] = where
+    return pages
 
 
 # ---- who uses it
@@ -430,18 +430,18 @@ async def look_at_all_metrics(addresses: Iterable[str], window_s: float) -> Brok
     return _together(found) if found else None
 
 
-def _together(found: Sequence[BrokerUsage]) -> BrokerUsage:
+def _together(usages: Sequence[BrokerUsage]) -> BrokerUsage:
     uses: dict[str, tuple[Use, ...]] = {}
-    for each in found:
+    for each in usages:
         for topic, more in each.uses.items():
             uses[topic] = (*uses.get(topic, ()), *more)
-    memory = [each.memory_bytes for each in found if each.memory_bytes is not None]
+    memory = [each.memory_bytes for each in usages if each.memory_bytes is not None]
     return BrokerUsage(
         uses,
-        max(each.looked_s for each in found),
-        sum(each.cpu_s for each in found),
-        sum(memory) if len(memory) == len(found) else None,
-        all(each.has_kernels for each in found),
+        max(each.looked_s for each in usages),
+        sum(each.cpu_s for each in usages),
+        sum(memory) if len(memory) == len(usages) else None,
+        all(each.has_kernels for each in usages),
     )
 
 
@@ -557,7 +557,7 @@ def upgraded(uses: Sequence[Use], stage: TopicStage) -> list[Use]:
 
 
 async def plan(
-    found: Mapping[str, TopicFacts],
+    topics: Mapping[str, TopicFacts],
     used: BrokerUsage | None,
     *,
     now_ms: int,
@@ -571,7 +571,7 @@ async def plan(
     can be started here.
     """
     plans = []
-    for name, facts in sorted(found.items()):
+    for name, facts in sorted(topics.items()):
         configured = facts.configured
         if configured is Format.ENRICHED:
             continue

@@ -32,7 +32,7 @@ def procedure(
     stage: ClusterStage, brokers: Sequence[BrokerFacts], topics: Mapping[str, TopicStage], bootstrap: str
 ) -> list[Instruction]:
     """Return the instructions for the next step of a cluster."""
-    found = [Instruction(f"first: {danger}") for danger in stage.dangers]
+    instructions = [Instruction(f"first: {danger}") for danger in stage.dangers]
     about = ", ".join(map(str, stage.brokers))
     healthy = Instruction(
         "after each broker, wait until every replica is in sync", f"magicbyte cluster status -b {bootstrap}"
@@ -40,10 +40,10 @@ def procedure(
     status = Instruction("at the end, see that the step is done", f"magicbyte migrate status -b {bootstrap}")
     match stage.step:
         case ClusterStep.BRING_BACK:
-            found.append(Instruction(f"start the brokers {about}: their software and protocol are unknown"))
+            instructions.append(Instruction(f"start the brokers {about}: their software and protocol are unknown"))
         case ClusterStep.UPGRADE_BROKERS:
             protocol, form = _protocol_of_oldest(brokers), _oldest_format(brokers)
-            found += [
+            instructions += [
                 Instruction(
                     f"in server.properties of every broker: inter.broker.protocol.version={protocol}, "
                     f"log.message.format.version={form}"
@@ -55,7 +55,7 @@ def procedure(
             ]
         case ClusterStep.RAISE_PROTOCOL:
             protocol = protocol_name(PROTOCOL_OF_MAGIC[stage.target.magic])
-            found += [
+            instructions += [
                 Instruction(
                     f"in server.properties of the brokers {about}: inter.broker.protocol.version={protocol} or later; "
                     "log.message.format.version stays"
@@ -64,7 +64,7 @@ def procedure(
                 healthy,
             ]
         case ClusterStep.JUDGE_CANARY:
-            found += [
+            instructions += [
                 *(
                     Instruction(
                         f"compare broker {number} with the others for a day",
@@ -84,12 +84,12 @@ def procedure(
                 ),
             ]
         case ClusterStep.TOPICS:
-            found += [each for name, topic in sorted(topics.items()) for each in _topic(name, topic, bootstrap)]
+            instructions += [each for name, topic in sorted(topics.items()) for each in _topic(name, topic, bootstrap)]
         case ClusterStep.NOTHING:
-            return [*found, Instruction("nothing: every topic holds and every client speaks the format")]
+            return [*instructions, Instruction("nothing: every topic holds and every client speaks the format")]
         case _:
             assert_never(stage.step)
-    return [*found, status]
+    return [*instructions, status]
 
 
 def _topic(name: str, stage: TopicStage, bootstrap: str) -> Iterator[Instruction]:
@@ -132,28 +132,32 @@ def objections(
     `old`: the clients that cannot read or do not send the format. `stage`: of the topic. `stored`: its formats.
     """
     needed = PROTOCOL_OF_MAGIC[target.magic]
-    found = []
-    for each in brokers:
-        name = f"broker {each.id} ({each.software})"
-        if each.knows is None:
-            found.append(f"{name}: its software is unknown")
-        elif each.knows.magic < target.magic:
-            found.append(f"{name} does not know format {target.title}: upgrade it before")
-        elif each.protocol is not None and each.protocol < needed:
-            found.append(
-                f"{name} has inter.broker.protocol.version {protocol_name(each.protocol)}, below the format: raise it "
+    against = []
+    for facts in brokers:
+        name = f"broker {facts.id} ({facts.software})"
+        if facts.knows is None:
+            against.append(f"{name}: its software is unknown")
+        elif facts.knows.magic < target.magic:
+            against.append(f"{name} does not know format {target.title}: upgrade it before")
+        elif facts.protocol is not None and facts.protocol < needed:
+            against.append(
+                f"{name} has inter.broker.protocol.version {protocol_name(facts.protocol)}, below the format: raise it "
                 f"to {protocol_name(needed)} or later before"
             )
-        elif each.has_no_protocol or (not each.is_ours and each.protocol is not None and each.protocol >= _FIXED_FROM):
-            found.append(f"{name} stores format v2 whatever is set")
+        elif facts.has_no_protocol or (
+            not facts.is_ours and facts.protocol is not None and facts.protocol >= _FIXED_FROM
+        ):
+            against.append(f"{name} stores format v2 whatever is set")
     newer = sorted(form.title for form in stored if form.magic > target.magic)
     if newer and not all(each.is_ours for each in brokers):
-        found.append(
+        against.append(
             f"format {' and '.join(newer)} stays in the log: Kafka's brokers convert by the setting, and send it "
             "unconverted to consumers that cannot read it"
         )
     consumers = [each for each in old if each.is_consumer]
-    found += [f"{each.text}: everything is converted for it" for each in consumers]
+    against += [f"{each.text}: everything is converted for it" for each in consumers]
     known = {each.caller.client_id for each in consumers}
     others = {each.client_id for each in stage.who if each.is_consumer} - known
-    return found + [f"{name or 'a consumer without a client id'} reads older formats alone" for name in sorted(others)]
+    return against + [
+        f"{name or 'a consumer without a client id'} reads older formats alone" for name in sorted(others)
+    ]

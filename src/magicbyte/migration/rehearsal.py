@@ -176,14 +176,14 @@ async def _stage(*, compiled: bool) -> AsyncIterator[_Stage]:
 
 async def _addresses(process: asyncio.subprocess.Process) -> tuple[str, str]:
     assert process.stdout is not None, "it is a pipe"
-    said = ""
+    output = ""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_START_S):
-            while (line := (await process.stdout.readline()).decode()) and "/metrics" not in said:
-                said += line
-                if "/metrics" in said:
+            while (line := (await process.stdout.readline()).decode()) and "/metrics" not in output:
+                output += line
+                if "/metrics" in output:
                     break
-    found = re.search(r"listening on (\S+).*http://(\S+)/metrics", said, re.DOTALL)
+    found = re.search(r"listening on (\S+).*http://(\S+)/metrics", output, re.DOTALL)
     if found is None:
         raise NetworkError("no broker could be started for a rehearsal")
     return found[1], found[2]

@@ -122,16 +122,16 @@ class RequestStream:
             return None
         return SeenRequest(header.client_id or "", api.key, version)
 
-    def _confirmed(self, found: SeenRequest) -> Iterator[SeenRequest]:
+    def _confirmed(self, request: SeenRequest) -> Iterator[SeenRequest]:
         self._tries = self._tokens = 0
         before, self._held = self._held, None
         self._is_kafka = self._is_kafka or before is not None
         if not self._is_kafka:
-            self._held = found
+            self._held = request
             return
         if before is not None:
             yield before
-        yield found
+        yield request
 
     def _is_token(self) -> bool:
         self._tokens += 1

@@ -88,15 +88,15 @@ def _holders(canary: BrokerFacts, brokers: Sequence[BrokerFacts], led: LedPartit
     """
     assert led.newest is not None, "it holds something"
     by_id = {each.id: each for each in brokers}
-    found = []
+    holders = []
     for number in led.replicas:
         if number == canary.id:
             continue
         protocol = by_id[number].protocol if number in by_id else None
         reads = Format.V2 if protocol is None else format_read_by(inter_broker_versions(protocol)[_FETCH])
         if reads.magic >= led.newest.magic:
-            found.append(number)
-    return tuple(found)
+            holders.append(number)
+    return tuple(holders)
 
 
 def _reasons(canary: BrokerFacts, led: LedPartition, spread: tuple[int, ...]) -> Iterator[str]:

@@ -204,13 +204,13 @@ def stage_of_cluster(brokers: Sequence[BrokerFacts], topics: Sequence[TopicStage
 
 def dangers_of(brokers: Sequence[BrokerFacts]) -> Iterable[str]:
     """Yield settings of brokers that conflict with other brokers or with their own protocol version."""
-    for each in brokers:
-        protocol, form = each.protocol, each.format
+    for broker in brokers:
+        protocol, form = broker.protocol, broker.format
         if protocol is not None and form is not None and form in KAFKA_FORMATS:
             needed = PROTOCOL_OF_MAGIC[form.magic]
             if protocol < needed and form is not Format.V0:
                 yield (
-                    f"broker {each.id}: log.message.format.version {form.value} is above its "
+                    f"broker {broker.id}: log.message.format.version {form.value} is above its "
                     f"inter.broker.protocol.version {protocol_name(protocol)}, whose brokers cannot read that; "
                     f"lower the format, or raise the protocol to {protocol_name(needed)} or later"
                 )
@@ -220,6 +220,6 @@ def dangers_of(brokers: Sequence[BrokerFacts]) -> Iterable[str]:
         for other in brokers:
             if other.answered is not None and fetches > other.answered.get(_FETCH, range(1))[-1]:
                 yield (
-                    f"broker {each.id}: inter.broker.protocol.version {protocol_name(protocol)} is newer than broker "
+                    f"broker {broker.id}: inter.broker.protocol.version {protocol_name(protocol)} is newer than broker "
                     f"{other.id} ({other.software}), which refuses its Fetch {fetches}: lower it until that is upgraded"
                 )

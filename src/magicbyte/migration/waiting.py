@@ -35,13 +35,13 @@ class StepProgress:
     def text(self) -> str:
         """The progress in one line."""
         left = f"to do: {_named(self.left)}" if self.left else "every broker has taken the step"
-        found = [left]
+        clauses = [left]
         if self.away:
-            found.append(f"{_named(self.away)} {'does' if len(self.away) == 1 else 'do'} not answer")
+            clauses.append(f"{_named(self.away)} {'does' if len(self.away) == 1 else 'do'} not answer")
         if self.behind:
             many = "partition has" if self.behind == 1 else "partitions have"
-            found.append(f"{self.behind} {many} replicas out of sync")
-        return "; ".join(found)
+            clauses.append(f"{self.behind} {many} replicas out of sync")
+        return "; ".join(clauses)
 
     def to_json(self) -> dict[str, Any]:
         """Return its JSON in `magicbyte migrate next --wait S --format json`."""

@@ -99,13 +99,13 @@ class LiveCluster:
             if not (topic.is_internal and self.options.pattern is not None)
         ]
 
-    async def _looked_up(self, client: Client, each: LivePartition) -> LivePartition:
-        first, end = await bounds(client, each.topic, each.partition)
+    async def _looked_up(self, client: Client, partition: LivePartition) -> LivePartition:
+        first, end = await bounds(client, partition.topic, partition.partition)
         if self._committed:
-            stable = (await list_offset(client, each.topic, each.partition, LATEST, committed=True)).offset
+            stable = (await list_offset(client, partition.topic, partition.partition, LATEST, committed=True)).offset
             assert stable is not None, "every partition has a last stable offset"
             end = min(end, stable)
-        return replace(each, first=first, end=end)
+        return replace(partition, first=first, end=end)
 
     def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
         """Return the offset of the first record with a timestamp (ms) or a later one, None if there is none.
@@ -178,38 +178,38 @@ def plan_live(options: SourceOptions, wanted: Callable[[LivePartition], bool], l
     cluster = LiveCluster(options)
     with contextlib.closing(cluster):
         ranges = {}
-        for each in cluster.partitions():
-            if wanted(each):
-                first, end = bounded(cluster, each)
-                if limits.since is not None and (since := _since(cluster, each, limits.since)) is not None:
+        for partition in cluster.partitions():
+            if wanted(partition):
+                first, end = bounded(cluster, partition)
+                if limits.since is not None and (since := _since(cluster, partition, limits.since)) is not None:
                     first = max(first, since)
                 first, end = max(first, limits.first), min(end, limits.end)
                 if first < end:
-                    ranges[each.key] = OffsetSpan(first, end)
+                    ranges[partition.key] = OffsetSpan(first, end)
         return cluster.tasks(ranges, limits)
 
 
-def _since(cluster: LiveCluster, each: LivePartition, since: int) -> int | None:
+def _since(cluster: LiveCluster, partition: LivePartition, since: int) -> int | None:
     """Return an offset below which no record has the timestamp or a later one, None if brokers cannot tell."""
     try:
-        found = cluster.offset_from(each.key, since)
+        found = cluster.offset_from(partition.key, since)
     except OptionError:
         return None
-    return each.end if found is None else found
+    return partition.end if found is None else found
 
 
-def bounded(cluster: LiveCluster, each: LivePartition) -> tuple[int, int]:
+def bounded(cluster: LiveCluster, partition: LivePartition) -> tuple[int, int]:
     """Return the first and end offset of a query in a partition. Raises MagicbyteError for deleted offsets."""
     options = cluster.options
-    start, stop = options.starts.get(each.key, options.start), options.ends.get(each.key, options.end)
-    first, end = _offset(cluster, each, start), _offset(cluster, each, stop)
+    start, stop = options.starts.get(partition.key, options.start), options.ends.get(partition.key, options.end)
+    first, end = _offset(cluster, partition, start), _offset(cluster, partition, stop)
     if first is None:
         if options.start_strategy == "error":
-            raise no_record(each.name, start)
-        first = each.end
-    if first < each.first and options.fail_on_data_loss:
-        raise lost(each.name, first, each.first)
-    return max(first, each.first), min(each.end if end is None else end, each.end)
+            raise no_record(partition.name, start)
+        first = partition.end
+    if first < partition.first and options.fail_on_data_loss:
+        raise lost(partition.name, first, partition.first)
+    return max(first, partition.first), min(partition.end if end is None else end, partition.end)
 
 
 def _offset(cluster: LiveCluster, each: LivePartition, bound: Bound) -> int | None:

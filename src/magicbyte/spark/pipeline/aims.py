@@ -34,14 +34,14 @@ async def _aims(units: Sequence[Unit], target: PipelineTarget) -> dict[str, Aim]
         sources.append((of_cluster[0][1].client(), [unit for unit, _ in of_cluster]))
     if in_files := [unit for unit in units if unit.live is None]:
         sources.append((LogSource(unit.partition for unit in in_files), in_files))
-    found: dict[str, Aim] = {}
+    aims: dict[str, Aim] = {}
     async with client_of_target(target) as there:
         has_map = target.transactional_id is None and await make_offset_topic(there)
         for here, some in sources:
             async with here:
                 plans = await _plans(here, there, target, {str(unit.partition.topic) for unit in some})
-            found |= {unit.name: Aim(target, plans[str(unit.partition.topic)], has_map) for unit in some}
-    return found
+            aims |= {unit.name: Aim(target, plans[str(unit.partition.topic)], has_map) for unit in some}
+    return aims
 
 
 async def _plans(

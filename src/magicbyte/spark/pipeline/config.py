@@ -332,14 +332,14 @@ def line_of(text: str, key: Key) -> int | None:
     lines = text.split("\n")
     for count in range(1, len(lines) + 1):
         try:
-            found: Any = tomllib.loads("\n".join(lines[:count]))
+            value: Any = tomllib.loads("\n".join(lines[:count]))
         except tomllib.TOMLDecodeError:  # in the middle of a multi-line value
             continue
         for part in key:
-            known = isinstance(found, dict) and part in found
-            if not known and not (isinstance(found, list) and isinstance(part, int) and part < len(found)):
+            known = isinstance(value, dict) and part in value
+            if not known and not (isinstance(value, list) and isinstance(part, int) and part < len(value)):
                 break
-            found = found[part]
+            value = value[part]
         else:
             return count
     return None
@@ -385,9 +385,9 @@ class _File:
             "max-batch-bytes": _size(DEFAULT_MAX_BATCH_BYTES),
             "now": Option(_TIME, _instant),
         }
-        told = self.options((), {name: given[name] for name in top if name in given}, top)
-        report = None if told["report"] is None else self.home / told["report"]
-        if told["on-damage"] == "salvage" and "sink" not in given:
+        top_options = self.options((), {name: given[name] for name in top if name in given}, top)
+        report = None if top_options["report"] is None else self.home / top_options["report"]
+        if top_options["on-damage"] == "salvage" and "sink" not in given:
             self.refuse(("on-damage",), "a [sink] for the salvaged log", "none")
         self.check(stages, folder if target is None else target.bootstrap)
         self.check_clusters(sources, stages, target)
@@ -397,10 +397,10 @@ class _File:
             sources,
             stages,
             sink=folder,
-            on_damage=told["on-damage"],
+            on_damage=top_options["on-damage"],
             report=report,
-            max_batch_bytes=told["max-batch-bytes"],
-            now_ms=told["now"],
+            max_batch_bytes=top_options["max-batch-bytes"],
+            now_ms=top_options["now"],
             spark=self.settings(),
             name=self.path.stem,
             scratch=scratch,
@@ -528,17 +528,17 @@ class _File:
 
     def settings(self) -> dict[str, str]:
         """Return the settings in the table [spark]."""
-        found = self.given.get("spark", {})
-        if not isinstance(found, dict):
-            self.refuse(("spark",), "a table [spark]", repr(found))
-        for name, value in found.items():
+        table = self.given.get("spark", {})
+        if not isinstance(table, dict):
+            self.refuse(("spark",), "a table [spark]", repr(table))
+        for name, value in table.items():
             if not name.startswith("spark."):
                 self.refuse(("spark", name), "a setting of Spark, quoted, such as 'spark.executor.memory'", repr(name))
             if name == "spark.master":
                 self.refuse(("spark", name), "none here: the option --master says it", repr(value))
             if not isinstance(value, (str, int, float)):
                 self.refuse(("spark", name), "a text, a number, true or false", repr(value))
-        return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
+        return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in table.items()}
 
 
 def convert_options(stage: Stage, *, dialect: Dialect | None = None, limit: int = 1 << 26) -> ConvertOptions:

@@ -151,15 +151,15 @@ def run(
         if sink is not None:
             sink.clear({f"{unit['unit']}.{unit['fingerprint']}.json" for unit in planned.done})
         progress("", sum(unit["bytes"] for unit in planned.done), len(planned.done))
-        found = PipelineRun(pipeline, master, started, kept=len(planned.done))
+        finished = PipelineRun(pipeline, master, started, kept=len(planned.done))
         made = _do(planned.due, pipeline, master, context, progress) if planned.due else []
         order = {unit.name: at for at, unit in enumerate(units)}
-        found.units = sorted([*planned.done, *made], key=lambda unit: order[unit["unit"]])
+        finished.units = sorted([*planned.done, *made], key=lambda unit: order[unit["unit"]])
         if sink is not None:
-            _commit(sink, pipeline, found, meta, now)
-            found.manifest = sink.manifest
-    found.seconds = round(time.monotonic() - begun, 3)
-    return found
+            _commit(sink, pipeline, finished, meta, now)
+            finished.manifest = sink.manifest
+    finished.seconds = round(time.monotonic() - begun, 3)
+    return finished
 
 
 def plan(pipeline: Pipeline) -> RunPlan:
@@ -302,32 +302,32 @@ class _Spark:
         """Process each partition in one worker. Return a record of each."""
         if not units:
             return []
-        told = self._sums()
+        sums = self._sums()
 
         def work(bundle: Iterable[list[Unit]]) -> Iterator[Json]:
             for some in bundle:
-                yield from run_units(iter(some), told)
+                yield from run_units(iter(some), sums)
 
-        found: list[Json] = self._collect(bundles(units, self.context.defaultParallelism), work, told)
+        found: list[Json] = self._collect(bundles(units, self.context.defaultParallelism), work, sums)
         return found
 
     def large(self, unit: Unit, spread: frozenset[str]) -> Json:
         """Process one partition: the stages in `spread` by all workers, the stages between them in one task each."""
-        found = self._one(partial(prepare, unit, spread))
-        while isinstance(found, Prepared):
-            begun, prepared = time.monotonic(), found
+        outcome = self._one(partial(prepare, unit, spread))
+        while isinstance(outcome, Prepared):
+            begun, prepared = time.monotonic(), outcome
             done = self._spread(prepared)
             prepared.said["seconds"] += time.monotonic() - begun
-            found = self._one(partial(go_on, prepared, spread, done))
-            if not isinstance(found, Prepared) and found["outcome"] != TaskOutcome.DONE:
+            outcome = self._one(partial(go_on, prepared, spread, done))
+            if not isinstance(outcome, Prepared) and outcome["outcome"] != TaskOutcome.DONE:
                 self._one(partial(abandon, prepared))
         told = self._sums()
-        tell(told, unit, found)
+        tell(told, unit, outcome)
         self._tell(told, {})
-        if found["outcome"] == TaskOutcome.DAMAGED and may_salvage(unit):
+        if outcome["outcome"] == TaskOutcome.DAMAGED and may_salvage(unit):
             sound = self.large(replace(unit, stages=(SALVAGE, *unit.stages)), spread)
-            return {**sound, "salvagedFor": found["error"]}
-        return found
+            return {**sound, "salvagedFor": outcome["error"]}
+        return outcome
 
     def _spread(self, prepared: Prepared) -> int | str | list[Any]:
         """Run a stage's parts in all workers. Return their results."""
@@ -360,7 +360,7 @@ class _Spark:
         self,
         tasks: Sequence[Any],
         work: Callable[[Iterable[Any]], Iterable[Any]],
-        told: Mapping[str, tuple[Accumulator[int], Accumulator[int]]] | None = None,
+        sums: Mapping[str, tuple[Accumulator[int], Accumulator[int]]] | None = None,
     ) -> list[Any]:
         """Run each task in a worker, report progress meanwhile, and return the results."""
         before: dict[str, tuple[int, int]] = {}
@@ -370,11 +370,11 @@ class _Spark:
                 while not job.done():
                     with contextlib.suppress(StillRunning):
                         job.exception(_POLL_SECONDS)
-                    self._tell(told or {}, before)
+                    self._tell(sums or {}, before)
             except KeyboardInterrupt:
                 self.context.cancelAllJobs()
                 raise
-        self._tell(told or {}, before)
+        self._tell(sums or {}, before)
         found: list[Any] = job.result()
         return found
 
@@ -397,15 +397,15 @@ def bundles(units: Sequence[Unit], cores: int) -> list[list[Unit]]:
     target = sum(unit.size for unit in units) // (4 * cores)
     target = min(max(target, _SMALLEST_TASK), _LARGEST_TASK)
     most = min(max(math.ceil(len(units) / (4 * cores)), 1), _MOST_UNITS)
-    found: list[list[Unit]] = []
+    bundled: list[list[Unit]] = []
     room = 0
     for unit in units:
-        if not found or unit.size > room or len(found[-1]) >= most:
-            found.append([])
+        if not bundled or unit.size > room or len(bundled[-1]) >= most:
+            bundled.append([])
             room = target
-        found[-1].append(unit)
+        bundled[-1].append(unit)
         room -= unit.size
-    return found
+    return bundled
 
 
 # ---- the commit

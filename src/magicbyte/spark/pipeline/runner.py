@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run_units(units: Iterator[Unit], told: Told) -> Iterator[Json]:
+def run_units(units: Iterator[Unit], sums: Told) -> Iterator[Json]:
     """Process units, and yield the record of each. Runs in a worker."""
     from magicbyte.spark.workers import expect_bytes, settle
 
     for unit in units:
         expect_bytes(unit.size)
         found = run_unit(unit)
-        tell(told, unit, found)
+        tell(sums, unit, found)
         yield found
     settle()
 
@@ -88,13 +88,13 @@ def stage_names(kinds: Iterable[str]) -> list[str]:
 
 def run_unit(unit: Unit) -> Json:
     """Take one partition through its stages, commit its outputs, and return its record."""
-    said, place = _begin(unit)
+    result, output = _begin(unit)
 
     def do() -> Json:
-        work, _ = _attempt(unit, place, said)
-        return _committed(work, place, said)
+        work, _ = _attempt(unit, output, result)
+        return _committed(work, output, result)
 
-    return _concluded(unit, place, said, do)
+    return _concluded(unit, output, result, do)
 
 
 @dataclass(slots=True)
@@ -120,16 +120,16 @@ def prepare(unit: Unit, spread: frozenset[str]) -> Prepared | Json:
 
     Many workers share these stages, in folders of the sink that all of them see.
     """
-    said, place = _begin(unit)
+    result, output = _begin(unit)
 
     def do() -> Prepared:
-        work, rest = _attempt(unit, place, said, before=spread)
-        return _prepared(work, place, said, rest)
+        work, rest = _attempt(unit, output, result, before=spread)
+        return _prepared(work, output, result, rest)
 
-    return _concluded(unit, place, said, do)
+    return _concluded(unit, output, result, do)
 
 
-def _prepared(work: Work, place: AnyPlace | None, said: Json, stages: list[Stage]) -> Prepared:
+def _prepared(work: Work, output: AnyPlace | None, result: Json, stages: list[Stage]) -> Prepared:
     stage = stages[0]
     task: Task
     if stage.do in _PARTS:
@@ -142,8 +142,8 @@ def _prepared(work: Work, place: AnyPlace | None, said: Json, stages: list[Stage
         assert work.root is not None
         options = compact.options_of(work, stage)
         task = plan(compact.opened(work, options), options, work.root / "marks")
-    said["seconds"] = time.monotonic() - said.pop("begun")
-    return Prepared(work, place, said, stages, task)
+    result["seconds"] = time.monotonic() - result.pop("begun")
+    return Prepared(work, output, result, stages, task)
 
 
 def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
@@ -153,10 +153,10 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
     speculation, Spark calls it again with the same arguments: attempts take turns, and the first result counts. So the
     folder of a partition that ended without an output is kept until the driver has its record, and calls `abandon`.
     """
-    root, place = prepared.work.root, prepared.place
-    if root is None or place is None:
+    root, output = prepared.work.root, prepared.place
+    if root is None or output is None:
         return _finished(prepared, spread, done)
-    if (record := place.committed()) is not None:
+    if (record := output.committed()) is not None:
         return record
     try:
         with turns.exclusive(root):
@@ -167,16 +167,16 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
                     turns.store_result(root, prepared.key, found)
             return found
     except (MagicbyteError, OSError) as error:  # another attempt has removed the folder: remove nothing
-        said = prepared.said | {"begun": time.monotonic() - prepared.said["seconds"]}
-        return place.committed() or _ended(said, TaskOutcome.FAILED, str(error))
+        result = prepared.said | {"begun": time.monotonic() - prepared.said["seconds"]}
+        return output.committed() or _ended(result, TaskOutcome.FAILED, str(error))
 
 
 def _finished(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
     """Do the work of `go_on`, as the only attempt in the folder."""
     if prepared.place is not None and (record := prepared.place.committed()) is not None:
         return record
-    work, said, (stage, *rest) = prepared.work, prepared.said, prepared.stages
-    said["begun"] = time.monotonic() - said["seconds"]  # the monotonic clocks of machines have different origins
+    work, result, (stage, *rest) = prepared.work, prepared.said, prepared.stages
+    result["begun"] = time.monotonic() - result["seconds"]  # the monotonic clocks of machines have different origins
 
     def do() -> Prepared | Json:
         if work.root is not None:
@@ -187,21 +187,21 @@ def _finished(prepared: Prepared, spread: frozenset[str], done: int | str | list
         if stage.do not in _PARTS and parts is not None and marks is None:
             copying.join(work, parts)
             if stage.do == "compact":
-                return _prepared(work, prepared.place, said, prepared.stages)
+                return _prepared(work, prepared.place, result, prepared.stages)
             parts = None
         if isinstance(prepared.task, Job) and isinstance(done, int):
             assert work.root is not None
             marks = marks_of(prepared.task, done)
             if groups := groups_of(prepared.task, marks, work.root / "groups"):
                 return replace(prepared, task=groups, marks=marks, key=secrets.token_bytes())
-        _take(said, run_stage(work, stage, parts, marks))
+        _take(result, run_stage(work, stage, parts, marks))
         end = _end(rest, spread)
-        _go(work, rest[:end], said)
+        _go(work, rest[:end], result)
         if end < len(rest):
-            return _prepared(work, prepared.place, said, rest[end:])
-        return _committed(work, prepared.place, said)
+            return _prepared(work, prepared.place, result, rest[end:])
+        return _committed(work, prepared.place, result)
 
-    return _concluded(work.unit, None, said, do)
+    return _concluded(work.unit, None, result, do)
 
 
 def abandon(prepared: Prepared) -> None:
@@ -251,17 +251,17 @@ def _place(unit: Unit) -> AnyPlace | None:
     return SinkPlace(unit.sink, unit.name, unit.fingerprint)
 
 
-def _concluded(unit: Unit, place: AnyPlace | None, said: Json, do: Callable[[], T]) -> T | Json:
+def _concluded(unit: Unit, output: AnyPlace | None, result: Json, do: Callable[[], T]) -> T | Json:
     """Return the result of `do`. On an error, return the partition's record with the outcome.
 
-    `place`: its output is deleted on an error.
+    `output`: its output is deleted on an error.
     """
     try:
         return do()
     except (MagicbyteError, OSError) as error:
-        if place is not None:
-            place.give_up()
-        return _ended(said, _outcome_of(error, unit), str(error))
+        if output is not None:
+            output.give_up()
+        return _ended(result, _outcome_of(error, unit), str(error))
 
 
 def _ended(said: Json, outcome: TaskOutcome, error: str | None = None) -> Json:
@@ -287,7 +287,7 @@ def _outcome_of(error: Exception, unit: Unit) -> TaskOutcome:
 
 
 def _attempt(
-    unit: Unit, place: AnyPlace | None, said: Json, before: frozenset[str] = frozenset()
+    unit: Unit, output: AnyPlace | None, result: Json, before: frozenset[str] = frozenset()
 ) -> tuple[Work, list[Stage]]:
     """Run the stages up to the first one in `before`. Return the work and the remaining stages.
 
@@ -295,17 +295,17 @@ def _attempt(
     """
     stages, salvages = list(unit.stages), may_salvage(unit)
     while True:
-        work = Work(unit, None if place is None else place.begin(), unit.partition)
+        work = Work(unit, None if output is None else output.begin(), unit.partition)
         end = _end(stages, before)
         try:
             work.fetch(stages)
-            _go(work, stages[:end], said)
+            _go(work, stages[:end], result)
             return work, stages[end:]
         except (CorruptRecordError, DamagedError) as error:
-            if not salvages or place is None:  # salvage needs an output
+            if not salvages or output is None:  # salvage needs an output
                 raise
-            place.give_up()
-            said["salvagedFor"], said["stages"] = str(error), []
+            output.give_up()
+            result["salvagedFor"], result["stages"] = str(error), []
             stages, salvages = [SALVAGE, *stages], False
 
 
@@ -328,13 +328,13 @@ def run_stage(work: Work, stage: Stage, parts: list[Any] | None = None, marks: M
     """
     begun, size = time.monotonic(), work.log.size
     if marks is not None:
-        found = compact.run(work, stage, marks, parts)
+        stage_result = compact.run(work, stage, marks, parts)
     elif parts is not None:
-        found = _JOINS[stage.do](work, stage, parts)
+        stage_result = _JOINS[stage.do](work, stage, parts)
     else:
-        found = _STAGES[stage.do](work, stage)
-    seconds = round(time.monotonic() - begun + found.pop("workerSeconds", 0), 3)
-    return {"do": stage.do, "seconds": seconds, "bytesIn": size, "bytesOut": work.log.size, **found}
+        stage_result = _STAGES[stage.do](work, stage)
+    seconds = round(time.monotonic() - begun + stage_result.pop("workerSeconds", 0), 3)
+    return {"do": stage.do, "seconds": seconds, "bytesIn": size, "bytesOut": work.log.size, **stage_result}
 
 
 def do_part(part: Any) -> Any:

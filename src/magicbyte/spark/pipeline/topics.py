@@ -84,7 +84,7 @@ def look_up(source: PipelineSource) -> list[Live]:
 
 async def _looked_up(source: PipelineSource) -> list[Live]:
     assert source.bootstrap is not None
-    found = []
+    live = []
     async with Client(source.bootstrap, **client_arguments(source.client)) as client:
         topics = await client.topics()
         for pattern in source.topics:
@@ -97,10 +97,8 @@ async def _looked_up(source: PipelineSource) -> list[Live]:
             for number in sorted(topic.partitions):
                 if not source.partitions or number in source.partitions:
                     ends, dialect = await bounds(client, name, number), source.dialect or Dialect.KAFKA
-                    found.append(
-                        Live(source.bootstrap, name, number, topic.id, *ends, compacts, dialect, source.client)
-                    )
-    return found
+                    live.append(Live(source.bootstrap, name, number, topic.id, *ends, compacts, dialect, source.client))
+    return live
 
 
 async def _compacts(client: Client, topic: str) -> bool:

@@ -58,15 +58,19 @@ class Compared(NamedTuple):
     error: tuple[TaskOutcome, str] | None = None
 
 
-def do(part: ComparePart) -> Compared:
+def do(to_compare: ComparePart) -> Compared:
     """Compare a part. Runs in a worker; errors are part of the result."""
     from magicbyte.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
 
     begun, report = time.monotonic(), DiffReport()
-    ignored = frozenset({Ignored.CONTROL} if part.ignores_control else ())
-    options = DiffOptions(ignore=ignored, limit=part.limit)
+    ignored = frozenset({Ignored.CONTROL} if to_compare.ignores_control else ())
+    options = DiffOptions(ignore=ignored, limit=to_compare.limit)
     try:
-        different = list(diff_partition(Side.of(part.other), Side.of(part.log), options, name=part.name, report=report))
+        different = list(
+            diff_partition(
+                Side.of(to_compare.other), Side.of(to_compare.log), options, name=to_compare.name, report=report
+            )
+        )
     except (MagicbyteError, OSError) as error:
         return Compared(0, {}, NOTHING, 0, "", one_sided=False, seconds=0, error=failed(error))
     (found,) = report.partitions

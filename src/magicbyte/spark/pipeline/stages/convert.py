@@ -34,16 +34,16 @@ def parts(work: Work, stage: Stage) -> list[WritePart]:
     return writing.parts(work, stage, convert_options(stage).rules)
 
 
-def write(part: WritePart, out: Path) -> Written:
+def write(to_write: WritePart, out: Path) -> Written:
     """Convert a part."""
     from magicbyte.archive.convert import convert_part
 
     options = replace(
-        convert_options(part.stage, dialect=part.partition.dialect, limit=part.limit),
-        following=None if part.following is None else part.following.base_offset,
-        segment_bytes=part.segment_bytes,
+        convert_options(to_write.stage, dialect=to_write.partition.dialect, limit=to_write.limit),
+        following=None if to_write.following is None else to_write.following.base_offset,
+        segment_bytes=to_write.segment_bytes,
     )
-    done, segments = convert_part(part.partition, part.key, out, options)
+    done, segments = convert_part(to_write.partition, to_write.key, out, options)
     if done.error is not None:
         raise done.error
     end = segments[-1].end_offset if segments else 0

@@ -57,14 +57,14 @@ def _copies(out: Path) -> Path:
     return out.with_name(f"{out.name}.copies")
 
 
-def do(part: CopyPart) -> CopyDone:
+def do(to_copy: CopyPart) -> CopyDone:
     """Copy segments. Runs in a worker; errors are part of the result."""
-    own = part.folder / uuid.uuid4().hex  # Spark may run two attempts at a part at once
+    own = to_copy.folder / uuid.uuid4().hex  # Spark may run two attempts at a part at once
     try:
         own.mkdir()
-        copy_segments(part.partition, own)
-        names = [segment.log.name for segment in part.partition.segments]
-        return CopyDone({name: digest_of(part.partition, name) for name in names}, own)
+        copy_segments(to_copy.partition, own)
+        names = [segment.log.name for segment in to_copy.partition.segments]
+        return CopyDone({name: digest_of(to_copy.partition, name) for name in names}, own)
     except (MagicbyteError, OSError) as error:
         return CopyDone({}, own, failed(error))
 

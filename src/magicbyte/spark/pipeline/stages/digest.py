@@ -74,13 +74,13 @@ def _part(work: Work, partition: PartitionDirectory) -> DigestPart:
     return DigestPart(partition, log_start_offset(work.log), work.unit.limit)
 
 
-def _hashed(part: DigestPart) -> Digest:
+def _hashed(to_digest: DigestPart) -> Digest:
     from magicbyte.log.files.reader import SegmentReader, Selection
     from magicbyte.records.decode import DecodeOptions
     from magicbyte.records.digest import hash_records
 
     found = NOTHING
-    options = DecodeOptions(control=True, limit=part.limit)
-    for columns in SegmentReader(part.partition).records(Selection(first=part.first), options):
+    options = DecodeOptions(control=True, limit=to_digest.limit)
+    for columns in SegmentReader(to_digest.partition).records(Selection(first=to_digest.first), options):
         found = found.plus(hash_records(columns).digest())
     return found

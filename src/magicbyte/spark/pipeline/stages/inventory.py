@@ -53,13 +53,13 @@ def parts(work: Work, stage: Stage) -> list[InventoryPart]:
     return [InventoryPart(group, stage.options["deep"], work.unit.limit) for group in groups]
 
 
-def do(part: InventoryPart) -> Counted:
+def do(to_count: InventoryPart) -> Counted:
     """Count a part. Runs in a worker; errors are part of the result."""
     from magicbyte.archive.inventory_parts import count_segments
 
     begun = time.monotonic()
     try:
-        counted = count_segments(part.partition, deep=part.deep, limit=part.limit)
+        counted = count_segments(to_count.partition, deep=to_count.deep, limit=to_count.limit)
         return Counted(counted, time.monotonic() - begun)
     except (MagicbyteError, OSError) as error:
         return Counted(None, time.monotonic() - begun, failed(error))

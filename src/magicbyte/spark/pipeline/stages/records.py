@@ -105,20 +105,20 @@ def _part(work: Work, stage: Stage, partition: PartitionDirectory, folder: Path)
     return TablePart(partition, work.key, stage.options["codec"], work.unit.limit, work.unit.first, folder)
 
 
-def _written(part: TablePart, folder: Path) -> Tables:
+def _written(to_write: TablePart, folder: Path) -> Tables:
     """Write the tables of some segments into a folder."""
     from magicbyte.log.files.reader import SegmentReader, Selection
     from magicbyte.records.columnar import ParquetWriter
     from magicbyte.records.decode import DecodeOptions
 
     begun, names, rows, size = time.monotonic(), [], 0, 0
-    options = DecodeOptions(packed=True, limit=part.limit)
-    for segment in part.partition.segments:
-        path = folder / f"{part.key}-{segment.base_offset:020}.parquet"
-        reader = SegmentReader(replace(part.partition, segments=(segment,)))
-        with whole_file(path) as file, ParquetWriter(file, codec=part.codec) as table:
-            for columns in reader.records(Selection(first=part.first), options):
-                table.write(columns, *part.key)
+    options = DecodeOptions(packed=True, limit=to_write.limit)
+    for segment in to_write.partition.segments:
+        path = folder / f"{to_write.key}-{segment.base_offset:020}.parquet"
+        reader = SegmentReader(replace(to_write.partition, segments=(segment,)))
+        with whole_file(path) as file, ParquetWriter(file, codec=to_write.codec) as table:
+            for columns in reader.records(Selection(first=to_write.first), options):
+                table.write(columns, *to_write.key)
                 rows += len(columns)
         names.append(path.name)
         size += path.stat().st_size

@@ -63,14 +63,14 @@ def parts(work: Work, stage: Stage) -> list[VerifyPart]:
     return parts_of_it
 
 
-def do(part: VerifyPart) -> Verified:
+def do(to_verify: VerifyPart) -> Verified:
     """Check a part. Runs in a worker; errors are part of the result."""
     from magicbyte.archive.findings import Depth
     from magicbyte.archive.verify_parts import check_segments
 
     begun = time.monotonic()
     try:
-        checked = check_segments(part.partition, part.count, Depth(part.depth), part.limit)
+        checked = check_segments(to_verify.partition, to_verify.count, Depth(to_verify.depth), to_verify.limit)
         return Verified(checked, time.monotonic() - begun)
     except (MagicbyteError, OSError) as error:
         return Verified(None, time.monotonic() - begun, failed(error))

@@ -79,13 +79,13 @@ def parts(work: Work, stage: Stage, rules: IndexRules) -> list[WritePart]:
     ]
 
 
-def do(part: WritePart, write: Callable[[WritePart, Path], Written]) -> WrittenPart:
+def do(to_write: WritePart, write: Callable[[WritePart, Path], Written]) -> WrittenPart:
     """Write a part. Runs in a worker; errors are part of the result."""
-    begun, base = time.monotonic(), part.base_offset
-    own = part.folder / uuid.uuid4().hex  # Spark may run two attempts at a part at once
+    begun, base = time.monotonic(), to_write.base_offset
+    own = to_write.folder / uuid.uuid4().hex  # Spark may run two attempts at a part at once
     try:
-        made = write(part, own)
-        read = {each.log.name: digest_of(part.partition, each.log.name) for each in part.partition.segments}
+        made = write(to_write, own)
+        read = {each.log.name: digest_of(to_write.partition, each.log.name) for each in to_write.partition.segments}
         bases = {f"{each.base_offset:020}" for each in made.segments if each.size}  # `put` may append to an empty one
         files = [each for folder in {each.folder for each in made.segments} for each in files_of(folder)]
         lasting = {
