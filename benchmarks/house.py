@@ -12,11 +12,12 @@ the pairs of this tree's time over the earlier one's: below 1 is faster. `spread
 - serve: from the process' start until it listens.
 - import: `import magicbyte`, and of the broker's main module.
 
-Run: python benchmarks/house.py COMMIT   (written to benchmarks/results/house.json)
+Run: python benchmarks/house.py COMMIT [CASE …]   (written to benchmarks/results/house.json)
 """
 
 import asyncio
 import itertools
+import json
 import os
 import resource
 import signal
@@ -31,7 +32,7 @@ from io import BytesIO
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAIRS = 5
+PAIRS = 15
 ROUND_SECONDS = 0.3
 
 
@@ -189,8 +190,8 @@ def earlier(commit: str, folder: Path) -> Path:
     return folder
 
 
-def main(commit: str) -> None:
-    """Measure pairs, and write what came of them."""
+def main(commit: str, *chosen: str) -> None:
+    """Measure pairs of all cases or of the chosen ones, and write what came of them."""
     sys.path.insert(0, str(HERE.parent / "src"))
     import harness
 
@@ -209,8 +210,10 @@ def main(commit: str) -> None:
         measures["serve, start"] = served
         measures["import magicbyte"] = lambda tree: used([*python, "import magicbyte"], tree)
         measures["import the broker"] = lambda tree: used([*python, "import magicbyte.broker.broker"], tree)
-        cases: dict[str, object] = {}
-        for what, measure in measures.items():
+        known = json.loads((HERE / "results/house.json").read_text())["cases"]
+        cases: dict[str, object] = known.get(commit, {})
+        for what in chosen or measures:
+            measure = measures[what]
             for tree in trees.values():
                 measure(tree)  # writes bytecode, and loads files into the system's cache
             figures: dict[str, list[float]] = {"before": [], "after": []}
@@ -232,4 +235,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--worker":
         print(WORKERS[sys.argv[2]]())
     else:
-        main(sys.argv[1])
+        main(*sys.argv[1:])
