@@ -55,6 +55,7 @@ class Cluster:
         for topic in ("fixed", "lines"):
             if self.has("0.10.1"):
                 self.said("topics", "create", topic, "--partitions", "2")
+                settle(lambda topic=topic: topic in self.said("topics", "list"))  # by the broker, too
         asyncio.run(asyncio.wait_for(self._fill(), SECONDS))
         made = [] if self.has("0.10.1") else ["--create"]
         self.said("produce", "-t", "lines", "-p", "0", "-K", ":", *made, text=b"a:1\nb\n:2\nc:\nd:\xc3\xbc\n")

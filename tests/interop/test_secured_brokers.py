@@ -46,6 +46,14 @@ def until_known(address: str, settings: Path) -> None:
         time.sleep(0.2)
 
 
+def until_listed(topic: str, *reached: str | Path) -> None:
+    """Wait until the broker, too, has heard of a topic that the controller has made."""
+    end = time.monotonic() + PATIENCE_S
+    while topic not in said("topics", "list", *reached).split():
+        assert time.monotonic() < end, f"{topic} is not known"
+        time.sleep(0.2)
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_commands_reach_a_real_secured_broker_by_each_login(version: str, tmp_path: Path) -> None:
     stores = Stores(tmp_path)
@@ -59,6 +67,7 @@ def test_commands_reach_a_real_secured_broker_by_each_login(version: str, tmp_pa
         for mechanism, path in settings.items():
             reached = ("-b", address, "--config", path)
             said("topics", "create", *reached, mechanism)
+            until_listed(mechanism, *reached)
             said("produce", *reached, "-t", mechanism, text=b"one\ntwo\n")
             assert said("consume", *reached, "-t", mechanism, "-e") == "one\ntwo\n"
         assert set(said("topics", "list", "-b", address, "--config", settings["PLAIN"]).split()) >= set(MECHANISMS)

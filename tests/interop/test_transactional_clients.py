@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
@@ -39,8 +40,8 @@ def bootstrap() -> Iterator[str]:
         yield address
 
 
-def transactional(address: str, key: str) -> Producer:
-    producer = Producer({"bootstrap.servers": address, "transactional.id": key})
+def transactional(address: str, key: str, **more: Any) -> Producer:
+    producer = Producer({"bootstrap.servers": address, "transactional.id": key, **more})
     producer.init_transactions(PATIENCE_S)
     return producer
 
@@ -132,7 +133,7 @@ def test_a_producer_that_another_has_taken_the_place_of_is_fenced(bootstrap: str
 
 
 def test_the_command_lists_and_describes_transactions_of_this_broker(bootstrap: str) -> None:
-    producer = transactional(bootstrap, "open")
+    producer = transactional(bootstrap, "open", **{"transaction.timeout.ms": 600_000})
     producer.begin_transaction()
     producer.produce("left", b"open", partition=0)
     assert producer.flush(PATIENCE_S) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with jvm.broker(request.param, folder, *SETTINGS) as state:
         made = CliRunner().invoke(main, ["topics", "create", "-b", state["bootstrap"], "lines", "--partitions", "1"])
         assert made.exit_code == 0, made.output
+        while "lines" not in CliRunner().invoke(main, ["topics", "list", "-b", state["bootstrap"]]).stdout:
+            time.sleep(0.2)  # the controller has made it, and the broker may not have heard of it
         yield request.param, state["bootstrap"]
 
 

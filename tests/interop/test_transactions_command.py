@@ -29,6 +29,7 @@ from magicbyte.records.encode import BatchHeader, Format, encode_records
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 HANGING_TOPIC, TOPIC, ID, STRANGER = "hanging", "orders", "tx-open", 4711
+TIMEOUT_MS = 600_000  # longer than all the commands take
 SETTINGS = (
     "transaction.partition.verification.enable=false",  # or the late Produce request is refused
     "offsets.topic.num.partitions=1",
@@ -81,11 +82,12 @@ async def stable_offset(bootstrap: str) -> int:
 
 
 def test_a_transaction_of_a_client_is_listed_and_described_and_does_not_hang(bootstrap: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": ID, "log_level": 0})
-    producer.init_transactions(30)
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": ID, "transaction.timeout.ms": TIMEOUT_MS}
+    producer = Producer({**settings, "log_level": 0})
+    producer.init_transactions(120)
     producer.begin_transaction()
     producer.produce(TOPIC, b"value", timestamp=1_700_000_000_000)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     (found,) = listed(bootstrap, "list", "--state", "Ongoing")
     assert (found["transactionalId"], found["coordinator"]) == (ID, 0)
     (described,) = listed(bootstrap, "describe", ID)
@@ -97,7 +99,7 @@ def test_a_transaction_of_a_client_is_listed_and_described_and_does_not_hang(boo
     refused = run("transactions", "abort", "-b", bootstrap, "-t", TOPIC, "-p", "0", "--start-offset", "0", "--yes")
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "its coordinator knows it and will end it" in refused.stderr
-    producer.commit_transaction(30)
+    producer.commit_transaction(120)
     unknown = run("transactions", "list", "-b", bootstrap, "--state", "Open")
     assert "no such state: Open" in unknown.stderr
 

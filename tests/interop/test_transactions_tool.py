@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 PLACE = ("--topic", "t", "--partition", "0")
 SECONDS = 240
+TIMEOUT_MS = 600_000  # longer than all runs of the tool take
 
 
 @pytest.mark.parametrize(("version", "as_version"), [("3.9.1", "3.9"), ("4.3.1", "4.1")])
@@ -26,7 +27,7 @@ def test_the_tool_lists_describes_and_aborts_transactions(version: str, as_versi
     async def open_one(bootstrap: str) -> None:
         async with Client(bootstrap) as client:
             await create_topic(client, NewTopic("t"))
-            producer = await TransactionalProducer.begin(client, "open")
+            producer = await TransactionalProducer.begin(client, "open", timeout_ms=TIMEOUT_MS)
             await producer.send("t", 0, [Record(0, -1, 0, None, b"pending")])
 
     with Broker({"as.version": as_version}) as broker:
