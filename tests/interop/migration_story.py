@@ -151,6 +151,9 @@ class Load:
         log = self._folder / f"{what}-{release}.log"
         command = await asyncio.to_thread(client_programs.java, release)
         process = await asyncio.to_thread(ClientProcess, command, self._bootstrap, log, seconds=SECONDS, goes_on=True)
+        if what == "producer":  # one that is not idempotent and sends again may write twice
+            (self._folder / "settings").write_text("retries=0\n")
+            await asyncio.to_thread(process.ask, "settings", self._folder / "settings")
         work = self._produce if what == "producer" else self._consume
         self._tasks[name] = asyncio.create_task(self._until_it_leaves(name, process, work(name, process)))
 

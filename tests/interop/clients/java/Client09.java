@@ -63,7 +63,7 @@ public final class Client09 extends Contract {
         properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("enable.auto.commit", "false");
         properties.put("auto.offset.reset", "earliest");
-        properties.put("session.timeout.ms", "20000");
+        properties.put("session.timeout.ms", Long.toString(SESSION_MS));
         properties.put("heartbeat.interval.ms", "200");
         properties.put("fetch.max.wait.ms", "100");
         return new KafkaConsumer<>(impatient(properties));

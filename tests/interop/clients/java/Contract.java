@@ -14,6 +14,8 @@ import java.util.Properties;
 abstract class Contract {
     private static final String TOLD = System.getenv("CLIENT_SECONDS");
     static final long PATIENCE_MS = TOLD == null ? 60_000 : 1000 * Long.parseLong(TOLD);
+    /** Of members: shorter than requests may take, as old consumers want it. */
+    static final long SESSION_MS = Math.max(6_000, Math.min(20_000, PATIENCE_MS / 2));
 
     private static final Properties SETTINGS = new Properties();
 

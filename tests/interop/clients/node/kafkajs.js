@@ -9,6 +9,7 @@ const { ZstdCodec } = require("zstd-codec");
 
 const TOLD = process.env.CLIENT_SECONDS;
 const PATIENCE_MS = TOLD ? 1000 * Number(TOLD) : 60000;
+const SESSION_MS = Math.max(6000, Math.min(20000, PATIENCE_MS / 2));
 const IMPATIENT = TOLD ? { requestTimeout: PATIENCE_MS, connectionTimeout: PATIENCE_MS, retry: { retries: 3 } } : { retry: { retries: 8 } };
 const CODECS = { none: "None", gzip: "GZIP", snappy: "Snappy", lz4: "LZ4", zstd: "ZSTD" };
 
@@ -78,7 +79,7 @@ async function produce(topic, codec, idempotent, path) {
 }
 
 function consumer(groupId) {
-  const times = { sessionTimeout: 20000, heartbeatInterval: 200, maxWaitTimeInMs: 100, rebalanceTimeout: 10000 };
+  const times = { sessionTimeout: SESSION_MS, heartbeatInterval: 200, maxWaitTimeInMs: 100, rebalanceTimeout: 10000 };
   return kafka.consumer({ groupId, ...times, allowAutoTopicCreation: false });
 }
 

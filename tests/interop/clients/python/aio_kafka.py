@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.helpers import create_ssl_context
 from aiokafka.structs import OffsetAndMetadata
-from contract import PATIENCE, Client, Entry, serve
+from contract import PATIENCE, SESSION_MS, Client, Entry, serve
 
 TIMEOUT_MS = int(1000 * PATIENCE)
 
@@ -51,7 +51,7 @@ class Aiokafka(Client):
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=20_000,
+            session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=200,
             fetch_max_wait_ms=100,
         )

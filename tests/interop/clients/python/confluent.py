@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
-from contract import PATIENCE, Client, Entry, Member, rebalance, serve, ticks
+from contract import PATIENCE, SESSION_MS, Client, Entry, Member, rebalance, serve, ticks
 
 
 def checked(message: Message) -> Message:
@@ -71,7 +71,7 @@ class Confluent(Client):
                 "group.id": group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 20_000,
+                "session.timeout.ms": SESSION_MS,
                 "heartbeat.interval.ms": 200,
                 "fetch.wait.max.ms": 100,
                 "check.crcs": True,

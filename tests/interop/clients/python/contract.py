@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 PATIENCE = float(os.environ.get("CLIENT_SECONDS", "60"))  # to wait for a thing before it counts as not coming
+SESSION_MS = max(6000, min(20_000, int(500 * PATIENCE)))  # of members: no longer than requests may take
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from contract import PATIENCE, Client, Entry, Member, rebalance, serve, ticks
+from contract import PATIENCE, SESSION_MS, Client, Entry, Member, rebalance, serve, ticks
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
 from kafka.errors import CommitFailedError, RebalanceInProgressError
@@ -44,7 +44,7 @@ class KafkaPython(Client):
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            session_timeout_ms=20_000,
+            session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=200,
             fetch_max_wait_ms=100,
             **more,
