@@ -103,6 +103,8 @@ def smoke_test(
         ("2.8.2", "exactly_once", "one", "2.8"),
         pytest.param("3.9.1", "exactly_once_v2", "one", "3.9", marks=pytest.mark.campaign),
         ("4.3.1", "exactly_once_v2", "one", "4.1"),
+        pytest.param("2.8.2", "exactly_once", "three", "2.8", marks=pytest.mark.campaign),
+        pytest.param("3.9.1", "exactly_once_v2", "three", "3.9", marks=pytest.mark.campaign),
     ],
 )
 def test_streams_counts_each_record_once_while_brokers_and_the_application_are_killed(
