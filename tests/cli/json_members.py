@@ -37,11 +37,20 @@ COLLECT: Final = "JSON_MEMBERS"
 VARIANTS: Final = {
     "cat --batches": ("--batches",),
     "dump --anatomy": ("--anatomy",),
+    "topics reassign --cancel": ("--cancel",),
     "topics reassign --execute": ("--execute",),
-    "topics reassign --verify": ("--verify", "--wait", "--cancel"),
+    "topics reassign --verify": ("--verify", "--wait"),
 }
 """What commands print instead with one of these options."""
-BY_LINE: Final = ("cat", "cat --batches", "consume", "dump", "dump --anatomy", "topics reassign --execute")
+BY_LINE: Final = (
+    "cat",
+    "cat --batches",
+    "consume",
+    "dump",
+    "dump --anatomy",
+    "topics reassign --cancel",
+    "topics reassign --execute",
+)
 """What prints an object per line."""
 
 ABSENT: Final = "absent"

@@ -17,12 +17,20 @@ import pytest
 from cli.command import run
 from client.broker import ScriptedBroker, scripted
 from magicbyte.client.reassignment import dump_plan, parse_plan
-from magicbyte.errors import InvalidReplicaAssignmentError
+from magicbyte.errors import ErrorCode, InvalidReplicaAssignmentError
 from magicbyte.ports import TopicPartition
-from magicbyte.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from magicbyte.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from magicbyte.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
 from magicbyte.protocol.messages.elect_leaders import ElectLeadersRequest
-from magicbyte.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
+from magicbyte.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from magicbyte.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from magicbyte.testing import Cluster
 
@@ -115,6 +123,29 @@ def test_moves_that_are_waited_for_are_two_lines_of_json(broker: SmallCluster, a
     assert parse_plan(before) == {TopicPartition("topic", at): (7,) for at in (0, 1)}
     assert [each["state"] for each in json.loads(end)["partitions"]] == ["complete"] * 2
     assert run(*command, "--json").stdout == f"{before}\n"
+
+
+def test_each_move_that_was_cancelled_is_a_line_of_json(broker: SmallCluster, address: str) -> None:
+    move = {"replicas": (8, 7), "adding_replicas": (8,), "removing_replicas": (7,)}
+    ongoing = [OngoingPartitionReassignment(partition_index=at, **move) for at in (0, 1)]
+    broker.answers[LIST] = lambda *_: ListPartitionReassignmentsResponse(
+        topics=[OngoingTopicReassignment(name="topic", partitions=ongoing)]
+    )
+    refused = [
+        ReassignablePartitionResponse(partition_index=0),
+        ReassignablePartitionResponse(partition_index=1, error_code=ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ]
+    broker.answers[ALTER] = lambda *_: AlterPartitionReassignmentsResponse(
+        responses=[ReassignableTopicResponse(name="topic", partitions=refused)]
+    )
+    result = run("topics", "reassign", "-b", address, "--topics", "topic", "--cancel", "--json")
+    assert result.exit_code == 2
+    (line,) = result.stdout.splitlines()
+    assert json.loads(line) == {
+        "topic": "topic", "partition": 0, "state": "cancelled", "replicas": [8, 7], "planned": [8],
+    }  # fmt: skip
+    assert "topic-1" in result.stderr
+    assert result.stderr.endswith("1 move cancelled\n")
 
 
 def test_a_plan_for_a_broker_topic_or_partition_that_is_not_there_is_refused(address: str, tmp_path: Path) -> None:

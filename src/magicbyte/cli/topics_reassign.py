@@ -95,7 +95,7 @@ def reassign(
 
     --format json prints the plan as the file that --plan and kafka-reassign-partitions read. With --wait, --verify and
     --cancel, --topics alone means the ongoing moves of these topics. With --execute and --wait it prints two lines: the
-    present assignment before the moves, and their state at the end.
+    present assignment before the moves, and their state at the end. --cancel prints a line for each move that it ended.
 
     Exit status: 0; 1 if --wait or --verify found a partition without the replicas of the plan; 2 if nothing could be
     done. Needs brokers from 2.4 on, except for making a plan.
@@ -210,6 +210,7 @@ class _Task:
                 return await self._follow(client, await self._target(client), waits=waits)
 
     async def cancel(self) -> int:
+        from magicbyte.client.reassignment import row_of
         from magicbyte.client.replicas import alter_reassignments, list_reassignments
 
         with explained("cancel reassignments", TOO_OLD):
@@ -218,9 +219,13 @@ class _Task:
                 target = await self._target(client)
                 moving = await list_reassignments(client, target) if target else {}
                 outcomes = await alter_reassignments(client, dict.fromkeys(moving)) if moving else []
-                failed = [each.error for each in outcomes if each.error is not None]
-                for error in failed:
+                failed = {each.partition: each.error for each in outcomes if each.error is not None}
+                for error in failed.values():
                     complain(error)
+                if self._form == "json":
+                    for partition in sorted(moving.keys() - failed.keys()):
+                        move = moving[partition]
+                        say_json(row_of(partition, "cancelled", move.replicas, move.target), indent=None)
                 say(f"{many(len(moving) - len(failed), 'move')} cancelled", err=True)
                 if not failed and not self._keeps_throttle:
                     await self._unthrottle(client, target)

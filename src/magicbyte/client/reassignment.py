@@ -220,19 +220,23 @@ class ReassignmentProgress:
             (partition, "differs", replicas, target[partition]) for partition, replicas in self.differing.items()
         ]
         return {
-            "partitions": [
-                {
-                    "topic": partition.topic,
-                    "partition": partition.partition,
-                    "state": state,
-                    "replicas": list(replicas),
-                    "planned": list(planned),
-                }
-                for partition, state, replicas, planned in sorted(states)
-            ],
+            "partitions": [row_of(*each) for each in sorted(states)],
             "copiedBytes": self.copied,
             "toCopyBytes": self.to_copy,
         }
+
+
+def row_of(
+    partition: TopicPartition, state: str, replicas: tuple[int, ...], planned: tuple[int, ...]
+) -> dict[str, Any]:
+    """Return the JSON form of a move in a state: the replicas now, and those that were planned."""
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "state": state,
+        "replicas": list(replicas),
+        "planned": list(planned),
+    }
 
 
 async def progress_of(client: Client, target: Assignment) -> ReassignmentProgress:
