@@ -10,41 +10,56 @@ import click
 from magicbyte.log.files.properties import parse_properties
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
     from magicbyte.cli.options import F
+
+    Store: TypeAlias = Callable[[click.Context, dict[str, str], Path | None], None]
 
 _META: Final = "magicbyte.client.settings"
 
 
 def client_options(command: F) -> F:
     """Add --config and -X, for the clients created by `client_of`."""
-    config = click.option(
+
+    def store(context: click.Context, settings: dict[str, str], _path: Path | None) -> None:
+        context.meta.setdefault(_META, {}).update(settings)
+
+    help_of_file = "A properties file with settings of the client, such as security.protocol, ssl.* and sasl.*."
+    help_of_one = (
+        "A setting of the client; it overrides the file. ${env:NAME} reads it from the environment, for secrets."
+    )
+    return config_option(store, help_of_file)(setting_option(store, "NAME=VALUE", help_of_one)(command))
+
+
+def config_option(store: Store, text: str) -> Callable[[F], F]:
+    """Add --config FILE with `text` as its help. `store` gets the file's properties, before other options are read."""
+
+    def read(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+        if path is not None:
+            store(context, parse_properties(path.read_bytes()), path)
+
+    return click.option(
         "--config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         expose_value=False,
         is_eager=True,
-        callback=_from_file,
+        callback=read,
         metavar="FILE",
-        help="A properties file with settings of the client, such as security.protocol, ssl.* and sasl.*.",
+        help=text,
     )
-    single = click.option(
-        "-X",
-        "x_settings",
-        multiple=True,
-        expose_value=False,
-        callback=_from_options,
-        metavar="NAME=VALUE",
-        help="A setting of the client; it overrides the file. ${env:NAME} reads it from the environment, for secrets.",
+
+
+def setting_option(store: Store, metavar: str, text: str) -> Callable[[F], F]:
+    """Add -X, any number of times, with `text` as its help. `store` gets all of them, without a path."""
+
+    def take(context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
+        store(context, named_values(given), None)
+
+    return click.option(
+        "-X", "x_settings", multiple=True, expose_value=False, callback=take, metavar=metavar, help=text
     )
-    return config(single(command))
-
-
-def _from_file(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
-    if path is not None:
-        context.meta.setdefault(_META, {}).update(parse_properties(path.read_bytes()))
-
-
-def _from_options(context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
-    context.meta.setdefault(_META, {}).update(named_values(given))
 
 
 def named_values(given: tuple[str, ...]) -> dict[str, str]:

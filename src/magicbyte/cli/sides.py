@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.cli.client_settings import named_values
+from magicbyte.cli.client_settings import config_option, setting_option
 from magicbyte.client.settings import CLIENT_SETTINGS, client_arguments
 from magicbyte.errors import InvalidConfigError
-from magicbyte.log.files.properties import parse_properties
 from magicbyte.security.settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -27,14 +26,9 @@ _META: Final = "magicbyte.clients.of.sides"
 
 def side_options(example: str) -> Callable[[F], F]:
     """Add --config and -X. `example`: an option of the command, as it is written in the file."""
-    config = click.option(
-        "--config",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        is_eager=True,
-        expose_value=False,
-        callback=_from_file,
-        metavar="FILE",
-        help=f"Options in a properties file, by their names: {example}; the command line overrides them. "
+    config = config_option(
+        _use_file,
+        f"Options in a properties file, by their names: {example}; the command line overrides them. "
         "Also settings of the clients: source.request.timeout.ms, target.security.protocol.",
     )
     return lambda command: config(side_setting_option(command))
@@ -42,27 +36,18 @@ def side_options(example: str) -> Callable[[F], F]:
 
 def side_setting_option(command: F) -> F:
     """Add -X: a setting of one side's client."""
-    return click.option(
-        "-X",
-        "x_settings",
-        multiple=True,
-        expose_value=False,
-        callback=_from_options,
-        metavar="SIDE.NAME=VALUE",
-        help="A setting of the client at source or target, such as source.security.protocol=SSL.",
-    )(command)
+    text = "A setting of the client at source or target, such as source.security.protocol=SSL."
+    return setting_option(_use_options, "SIDE.NAME=VALUE", text)(command)
 
 
-def _from_file(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
+def _use_file(context: click.Context, properties: dict[str, str], path: Path | None) -> None:
     """Use the options in a properties file as the command's defaults, and store the settings of its clients."""
-    if path is None:
-        return
     options = [each for each in context.command.params if isinstance(each, click.Option)]
     named = {option.lstrip("-"): each.name for each in options for option in each.opts}
     for name in ("config", "X"):
         named.pop(name)
     defaults: dict[str, str] = {}
-    for key, value in parse_properties(path.read_bytes()).items():
+    for key, value in properties.items():
         if key in named:
             defaults[str(named[key])] = value
         else:
@@ -70,9 +55,9 @@ def _from_file(context: click.Context, _parameter: click.Parameter, path: Path |
     context.default_map = defaults
 
 
-def _from_options(context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> None:
+def _use_options(context: click.Context, settings: dict[str, str], _path: Path | None) -> None:
     """Store the client settings in -X, which override the file's, and check those of both."""
-    for key, value in named_values(given).items():
+    for key, value in settings.items():
         _keep(context, key, value, "no client setting", [])
     for side in SIDES:
         try:
