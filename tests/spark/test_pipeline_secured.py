@@ -147,7 +147,7 @@ def test_settings_are_checked_before_anything_runs(brokers: dict[str, Broker], t
     path = between(brokers, tmp_path, 'path = "copy"')
     with pytest.raises(PipelineError, match=r"target\.security\.protocol: expected a \[sink\] with a bootstrap"):
         load(path, target_client={"security.protocol": "SSL"})
-    with pytest.raises(InvalidConfigError, match=r"security\.protocol: expected") as error:
+    with pytest.raises(InvalidConfigError, match=r"^source\.security\.protocol: expected") as error:
         load(path, source_client={"security.protocol": "SASL", "sasl.password": WRONG})
     assert WRONG not in str(error.value)
     with pytest.raises(InvalidConfigError, match=r"did you mean 'security\.protocol'"):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from magicbyte.archive.convert import ConvertOptions
-from magicbyte.errors import MagicbyteError
+from magicbyte.errors import InvalidConfigError, MagicbyteError
 from magicbyte.log.files.filesystem import local_path
 from magicbyte.log.files.index_writer import MAX_RELATIVE, IndexRules
 from magicbyte.log.files.units import duration_ms, size_of
@@ -289,7 +289,7 @@ def load(
     by the driver and by each worker when it connects.
 
     Raises PipelineError, with the line, for unknown, invalid or missing settings; InvalidConfigError for those of
-    clients; OSError.
+    clients, with the side; OSError.
     """
     try:
         text = path.read_bytes().decode()
@@ -315,7 +315,10 @@ def _with_clients(
             raise PipelineError(f"{path}: {setting}: expected a [{table}] with a bootstrap, found no cluster")
         from magicbyte.client.settings import client_arguments  # it loads the client
 
-        client_arguments(settings)
+        try:
+            client_arguments(settings)
+        except InvalidConfigError as error:
+            raise InvalidConfigError(f"{side}.{error}") from error
     sources = tuple(
         source if source.bootstrap is None else replace(source, client=dict(source_client))
         for source in pipeline.sources
