@@ -3,6 +3,7 @@
 import asyncio
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,14 @@ from magicbyte.client.offsets import bounds
 from magicbyte.client.produce import ProduceOptions, send, send_made
 from magicbyte.codecs import Codec
 from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, LogDirectoryError, MirrorError
+from magicbyte.log.live.log_directory import LogDirectory
 from magicbyte.mirror import identical
 from magicbyte.mirror.copier import Copied
-from magicbyte.mirror.identical import IdenticalMirror
+from magicbyte.mirror.identical import FolderReplica, IdenticalMirror
 from magicbyte.mirror.log_target import LogTarget
-from magicbyte.mirror.plan import Choice
+from magicbyte.mirror.plan import Choice, Mode, TopicMirrorPlan
+from magicbyte.mirror.progress import Origin
+from magicbyte.mirror.rewrite import Storage
 from magicbyte.records.batch import build_batch
 from magicbyte.records.control import ControlType
 from magicbyte.records.encode import BatchHeader, Format, encode_records
@@ -335,6 +339,38 @@ def test_a_folder_that_a_crash_left_with_a_torn_set_is_recovered_and_goes_on(pai
     pair.run(lambda here, _: fill(here, LOG[6:]))
     Copies(pair, tmp_path / "copy").run()
     assert logs(tmp_path / "copy") == b"".join(LOG)
+
+
+def test_logs_of_a_folder_are_opened_outside_of_the_loop_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin, count = Origin("cluster", None), 8
+    plan = TopicMirrorPlan(
+        "topic", "topic", origin, count, None, 1, Storage(Format.V2), once=True, committed=False,
+        mode=Mode.IDENTICAL, why="",
+    )  # fmt: skip
+    real, opening, most, threads = LogDirectory.create, 0, 0, set[str]()
+
+    def create(self: LogDirectory, *given: Any, **named: Any) -> Any:
+        nonlocal opening, most
+        opening += 1
+        most = max(most, opening)
+        threads.add(threading.current_thread().name)
+        try:
+            return real(self, *given, **named)
+        finally:
+            opening -= 1
+
+    async def ends(target: LogTarget) -> list[int]:
+        replicas = [FolderReplica(plan, partition, target) for partition in range(count)]
+        return await asyncio.gather(*(each.end() for each in replicas))
+
+    monkeypatch.setattr(LogDirectory, "create", create)
+    with LogTarget(tmp_path / "copy") as target:
+        assert asyncio.run(ends(target)) == [0] * count
+    assert most == 1
+    assert threading.main_thread().name not in threads
+    assert len(list((tmp_path / "copy").glob("topic-*"))) == count
 
 
 def test_a_folder_in_use_is_refused(pair: Pair, tmp_path: Path) -> None:

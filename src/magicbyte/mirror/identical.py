@@ -59,28 +59,28 @@ class FolderReplica:
         self._target = target
         self._log: PartitionLog | None = None
 
-    def _opened(self) -> PartitionLog:
+    async def _opened(self) -> PartitionLog:
         if self._log is None:
             wanted, known = self.wanted, self.wanted.origin.topic_id
             topic_id = None if known is None else uuid.UUID(known)
-            self._log = self._target.log(wanted.to, self.partition, topic_id, wanted.dialect)
+            self._log = await asyncio.to_thread(self._target.log, wanted.to, self.partition, topic_id, wanted.dialect)
         return self._log
 
     async def end(self) -> int:
         """Return its end offset. Raises MirrorError for the log of a topic with another id."""
-        return self._opened().log_end_offset
+        return (await self._opened()).log_end_offset
 
     async def append(self, found: ClosedSets) -> None:
         """Append sets unchanged, in a thread. Raises CorruptRecordError, LogDirectoryOfflineError."""
-        await asyncio.to_thread(self._target.append, self._opened(), found.data)
+        await asyncio.to_thread(self._target.append, await self._opened(), found.data)
 
     async def start_at(self, offset: int) -> None:
         """Start the log at an offset."""
-        self._opened().delete_records(offset)
+        await asyncio.to_thread((await self._opened()).delete_records, offset)
 
     async def keep(self) -> None:
         """Sync the log."""
-        await asyncio.to_thread(self._target.flush, self._opened())
+        await asyncio.to_thread(self._target.flush, await self._opened())
 
 
 class TopicReplica:

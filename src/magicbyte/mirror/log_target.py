@@ -6,6 +6,7 @@ directory: commands can read it, and a broker can be started on it.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from pathlib import Path
 from types import TracebackType
@@ -52,6 +53,7 @@ class LogTarget:
         self.path = directory
         self._files = LocalFiles()
         self._new: dict[TopicPartition, Dialect] = {}
+        self._creating = threading.Lock()  # threads open logs; the directory has one list of them
         settings = Settings(config_of=self._config, token=lambda: uuid.uuid4().hex)
         directory.parent.mkdir(parents=True, exist_ok=True)
         self._logs = LogDirectory.open(self._files, str(directory), settings, monotonic_ms=_CLOCK.monotonic_ms())
@@ -73,15 +75,16 @@ class LogTarget:
     def log(
         self, topic: str, partition: int, topic_id: uuid.UUID | None = None, dialect: Dialect = Dialect.KAFKA
     ) -> PartitionLog:
-        """Return the log of a partition, created if needed.
+        """Return the log of a partition, created if needed. May run in several threads at once.
 
         Raises MirrorError for one of another topic id or dialect.
         """
         key = TopicPartition(topic, partition)
-        log = self._logs.logs.get(key)
-        if log is None:
-            self._new[key] = dialect
-            return self._logs.create(key, monotonic_ms=_CLOCK.monotonic_ms(), topic_id=topic_id)
+        with self._creating:
+            log = self._logs.logs.get(key)
+            if log is None:
+                self._new[key] = dialect
+                return self._logs.create(key, monotonic_ms=_CLOCK.monotonic_ms(), topic_id=topic_id)
         if log.config.dialect is not dialect:
             raise MirrorError(f"{log.folder}: a log in the dialect {log.config.dialect.value}, not {dialect.value}")
         path = f"{log.folder}/{checkpoints.PARTITION_METADATA}"
