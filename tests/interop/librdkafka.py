@@ -27,6 +27,9 @@ exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "$CLASSPATH:{libs}/*" "$@
     "kafka-topics.sh": """#!/bin/sh
 exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "{libs}/*" org.apache.kafka.tools.TopicCommand "$@"
 """,
+    "kafka-acls.sh": """#!/bin/sh
+exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -cp "{libs}/*" kafka.admin.AclCommand "$@"
+""",
 }
 
 

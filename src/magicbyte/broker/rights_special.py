@@ -168,7 +168,13 @@ async def _fetch(request: Request[Any], handler: Handler, caller: AuthorizedCall
 
 def _not_fetched(asked: FetchTopic) -> FetchableTopicResponse:
     parts = [
-        PartitionData(partition_index=each.partition, error_code=_TOPIC_REFUSED, high_watermark=-1)
+        PartitionData(  # librdkafka takes null in place of no records for damage
+            partition_index=each.partition,
+            error_code=_TOPIC_REFUSED,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
         for each in asked.partitions
     ]
     return FetchableTopicResponse(topic=asked.topic, partitions=parts)
