@@ -71,7 +71,7 @@ def moved(trace: list[Call], topic: str, client_id: str | None = None) -> Counte
 
 def whole(trace: Path, process: int) -> str:
     """Return a trace, once strace has written the end of the process."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while True:
         text = trace.read_text(errors="replace")
         if re.search(rf"^{process} +\+\+\+ exited", text, re.MULTILINE):

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 VERSION = "3.9.1"
 SOURCE = Path(__file__).parent / "java" / "StreamsPass.java"
 PARTITIONS, RECORDS = 3, 60
-PATIENCE_S = 150
+PATIENCE_S = 300
 BROKERS = (1, 2, 3)
 
 

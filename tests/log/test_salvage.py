@@ -175,12 +175,12 @@ def test_headers_that_all_claim_a_lot_do_not_make_the_search_read_everything_aga
     size = 400 << 10
     struct.pack_into(">i", header, 8, size // 2)
     log = Memory(bytes(header) * (size // len(header)))
-    began = time.monotonic()
+    began = time.process_time()
     with agreement.kernels("compiled"):
         plan = plan_segment(log, Limits(0, 2**31 - 1), Dialect.KAFKA)
     assert plan.entries == 0
     assert log.bytes_read < 300 * size + (256 << 20)
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
 
 
 def test_a_salvaged_partition_is_whole_and_its_source_untouched(tmp_path):

@@ -48,7 +48,7 @@ def planted(first_seed: int, *, verifies: bool = True) -> Callable[[Callable[[Pa
 # ---- the coordinator of transactions
 
 
-@planted(0)
+@planted(3)
 def a_producer_that_begins_keeps_the_epoch(patch: Patch) -> None:
     real = Transaction.renewed
 
@@ -72,7 +72,7 @@ def an_old_epoch_may_still_end_transactions(patch: Patch) -> None:
     patch.setattr(Coordinator, "_of", of)
 
 
-@planted(0)
+@planted(4)
 def a_fence_that_does_not_raise_the_epoch(patch: Patch) -> None:
     real = Coordinator._fence
 
@@ -83,7 +83,7 @@ def a_fence_that_does_not_raise_the_epoch(patch: Patch) -> None:
     patch.setattr(Coordinator, "_fence", fence)
 
 
-@planted(0)
+@planted(3)
 def a_new_coordinator_commits_what_was_to_be_aborted(patch: Patch) -> None:
     real = Coordinator.loaded
 
@@ -307,7 +307,7 @@ def a_batch_that_comes_again_and_is_written_again(patch: Patch) -> None:
 class _Short(TransactionHistory):
     """One that is stuck sooner; 60 transactions take some 40,000 turns."""
 
-    most_turns = 400_000
+    most_turns = 250_000
 
 
 def finds(seed: int, *, verifies: bool) -> bool:
