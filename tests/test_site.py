@@ -23,9 +23,18 @@ def site() -> ModuleType:
 def test_no_link_of_any_page_is_dead_and_all_pages_are_in_the_menu(site: ModuleType, tmp_path: Path) -> None:
     stage = tmp_path / "pages"
     assert site.stage(stage) == []
+    assert (stage / "benchmarks/results/kip_625.svg").is_file()  # the picture of a page that another page links
     site.reference(stage)
     listed = {path for shelf in site.menu(stage) for entries in shelf.values() for path in paths(entries)}
     assert listed == {str(page.relative_to(stage)) for top in ("*.md", "docs/**/*.md") for page in stage.glob(top)}
+
+
+def test_a_long_word_in_a_table_breaks_behind_a_dot_and_an_option_nowhere(site: ModuleType) -> None:
+    cell = '<td>a_setting_of_topics: <code>--json a.name</code> <a href="log.message.timestamp.type">no</a></td>'
+    assert site.breakable(f"<p>log.message.timestamp.type</p>{cell}") == (
+        "<p>log.message.timestamp.type</p><td>a_<wbr>setting_<wbr>of_<wbr>topics: "
+        '<code><span class="word">--json</span> a.name</code> <a href="log.message.timestamp.type">no</a></td>'
+    )
 
 
 def paths(entries: object) -> list[str]:

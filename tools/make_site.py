@@ -27,18 +27,21 @@ STYLE: Final = """\
 /* A line of code of 120 characters fits, and so do the shelves in the bar. */
 .md-grid { max-width: 76rem; }
 .md-tabs__item { padding-left: 0.4rem; padding-right: 0.4rem; }
-/* A name in a table breaks at spaces only. On a narrow screen the table scrolls. */
+/* A word in a table breaks where `breakable` lets it. What is still too wide scrolls. */
 .md-typeset td code { overflow-wrap: normal; word-break: normal; }
-@media screen and (min-width: 76em) { .md-typeset td:first-child code { white-space: nowrap; } }
+.md-typeset td .word { white-space: nowrap; }
 @media screen and (max-width: 44.98em) {
   .md-typeset table:not([class]) th, .md-typeset table:not([class]) td { min-width: 3rem; padding: 0.5em 0.6em; }
+  .md-typeset table:not([class]) td:last-child:nth-child(n+4) { min-width: 9rem; }
   /* Diagrams scroll in their natural size: their text would be too small. */
   .md-typeset p:has(> img) { overflow-x: auto; }
-  .md-typeset p > img:not([src$="chart.svg"]) { width: 744px; max-width: none; }
+  .md-typeset p > img:not([src$="chart.svg"], [src$="inventory.svg"]) { max-width: none; }
 }
 """
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 _FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)  # what stands behind the language is for the tests
+_CELLS, _TEXT, _WORD = re.compile(r"<td[ >].*?</td>", re.DOTALL), re.compile(r"(?<=>)[^<]+(?=<)"), re.compile(r"\S+")
+_BREAK = re.compile(r"(?<=[./:_|,=])(?=[\w/.])")
 _CELL = re.compile(r"`[^`\n]*`")  # GitHub wants a bar in the code of a table escaped, the generator does not
 
 
@@ -48,12 +51,19 @@ def pages() -> list[Path]:
 
 
 def stage(target: Path) -> list[str]:
-    """Copy all pages and what they link below `target`. A link to a folder becomes text. Returns the dead links."""
+    """Copy all pages below `target`, with all that they link, and what linked Markdown links. Returns the dead links.
+
+    A link to a folder becomes text.
+    """
     shutil.rmtree(target, ignore_errors=True)
     dead: list[str] = []
     wanted = {ROOT / name for name in TOP}
     texts: dict[Path, str] = {}
-    for page in pages():
+    left = pages()
+    while left:
+        page = left.pop()
+        if page in texts:
+            continue
         text = page.read_text(encoding="utf-8")
         for mark, label, path, anchor in _LINK.findall(text):
             if "://" in path:
@@ -64,6 +74,8 @@ def stage(target: Path) -> list[str]:
                 text = text.replace(whole, label)
             elif not file.is_file() or (anchor and file.suffix == ".md" and anchor[1:] not in anchors(file)):
                 dead.append(f"{page.relative_to(ROOT)}: {path}{anchor}")
+            elif file.suffix == ".md":
+                left.append(file)
             else:
                 wanted.add(file)
         texts[page] = text
@@ -153,7 +165,19 @@ def settings(target: Path, version: str) -> dict[str, Any]:
     }
 
 
+def breakable(page: str) -> str:
+    """Let long words in tables break behind a dot or the like, and short ones, such as options, nowhere."""
+
+    def word(found: re.Match[str]) -> str:
+        if len(found[0]) > LONG_WORD:
+            return _BREAK.sub("<wbr>", found[0])
+        return f'<span class="word">{found[0]}</span>' if "-" in found[0] else found[0]
+
+    return _CELLS.sub(lambda cell: _TEXT.sub(lambda text: _WORD.sub(word, text[0]), cell[0]), page)
+
+
 SLUG: Final = "@SLUG@"
+LONG_WORD: Final = 16
 
 
 def build() -> int:
@@ -170,6 +194,8 @@ def build() -> int:
     config.write_text(json.dumps(settings(STAGE, version), indent=1).replace(f'"{SLUG}"', slug), encoding="utf-8")
     done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "-f", config], check=False)
     if done.returncode == 0:
+        for page in (SITE / version).rglob("*.html"):
+            page.write_text(breakable(page.read_text(encoding="utf-8")), encoding="utf-8")
         versions = sorted(path.name for path in SITE.iterdir() if path.is_dir())
         listed = [{"version": each, "title": each, "aliases": []} for each in versions]
         (SITE / "versions.json").write_text(json.dumps(listed), encoding="utf-8")

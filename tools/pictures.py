@@ -6,7 +6,6 @@ Run: .venv/bin/python tools/pictures.py [--check]. A picture follows the reader'
 import contextlib
 import itertools
 import json
-import os
 import re
 import sys
 import tempfile
@@ -16,8 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from click.testing import CliRunner
-from rich.console import Console
-from rich.text import Text
 
 from magicbyte.cli.main import main
 from magicbyte.records.columns import Record
@@ -263,18 +260,6 @@ def in_logs(arguments: list[list[str]]) -> list[str]:
         return [each.replace(f"{Path.cwd()}/", "") for each in printed]
 
 
-def inventory() -> str:
-    """Return what `magicbyte inventory` prints of the bundled logs."""
-    (printed,) = in_logs([["inventory", "logs"]])
-    with open(os.devnull, "w", encoding="utf-8") as sink:
-        console = Console(record=True, width=100, file=sink, color_system="truecolor")
-        console.print(Text("$ magicbyte inventory logs", style="bold"))
-        console.print(Text.from_ansi(printed.rstrip()))
-    drawn = console.export_svg(title="magicbyte", unique_id="magicbyte")
-    drawn = re.sub(r"@font-face \{.*?\}", "", drawn, flags=re.DOTALL)  # a reader's browser fetches no font
-    return re.sub(r"<!--.*?-->|[ \t]+$", "", drawn, flags=re.MULTILINE)
-
-
 SCENES: Final = (
     ["inventory", "logs"],
     ["cat", "logs/kafka-4.3.1/basic-zstd-0", "--from", "34", "-n", "5"],
@@ -289,6 +274,7 @@ SECONDS: Final = 4
 LINES, COLUMNS = 18, 100
 
 
+MONO: Final = "\n.mono { font-size: 13px; white-space: pre }"
 COLORS: Final = ("red", "green", "yellow", "blue", "magenta", "cyan")
 SGR: Final = re.compile(r"\x1b\[([0-9;]*)m")
 
@@ -311,15 +297,25 @@ def colored(x: float, y: float, line: str) -> str:
     return f'<text x="{x:g}" y="{y:g}" class="mono" text-anchor="start">{"".join(parts)}</text>'
 
 
+def inventory() -> str:
+    """Return the table of formats that `magicbyte inventory` prints of the bundled logs: it can be read on a phone."""
+    (printed,) = in_logs([["inventory", "logs"]])
+    lines = printed.rstrip().rpartition("\n\n")[2].splitlines()
+    width, height = 8 * max(map(len, lines)) + 36, 20 * len(lines) + 56
+    parts = [box(8, 8, width - 16, height - 16)]
+    parts += [text(20, 36, f"$ magicbyte inventory logs | tail -{len(lines)}", "mono bold")]
+    parts += [colored(20, 60 + 20 * row, line) for row, line in enumerate(lines)]
+    return drawing(width, height, "The formats of the bundled logs", parts, MONO)
+
+
 def recording() -> str:
     """Return the commands of the tour on a terminal, one scene after the other; without motion the first one."""
     count = len(SCENES)
     shown = 100 / count
-    style = f"""
+    style = f"""{MONO}
 .scene {{ opacity: 0; animation: scene {SECONDS * count}s step-end infinite }}
 @keyframes scene {{ 0% {{ opacity: 1 }} {shown:.2f}% {{ opacity: 0 }} }}
 @media (prefers-reduced-motion: reduce) {{ .scene {{ animation: none }} .scene:first-of-type {{ opacity: 1 }} }}
-.mono {{ font-size: 13px; white-space: pre }}
 .red {{ fill: #cf222e }} .green {{ fill: #1a7f37 }} .yellow {{ fill: #9a6700 }} .blue {{ fill: #0969da }}
 .magenta {{ fill: #8250df }} .cyan {{ fill: #1b7c83 }}
 @media (prefers-color-scheme: dark) {{
