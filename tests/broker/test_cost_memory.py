@@ -52,6 +52,19 @@ PARTITIONS = 6
 MOST = 8 << 20
 SETTINGS = {"max.decompressed.message.bytes": str(MOST), "queued.max.request.bytes": str(MOST)}
 
+ALLOCATING = """
+from resource import RUSAGE_SELF, getrusage
+from magicbyte.broker.trimming import keep_freed
+keep_freed()
+for number in range(20):
+    if number == 10:
+        before = getrusage(RUSAGE_SELF).ru_minflt
+    requests = [b"x" * 1_000_000 for _ in range(3)]
+    del requests
+print(getrusage(RUSAGE_SELF).ru_minflt - before)
+"""
+"""Print how many pages the system gives while three requests at a time come and go."""
+
 
 def bomb(size: int, codec: Codec = Codec.ZSTD) -> bytes:
     row = Record(0, 1_700_000_000_000, TimestampType.CREATE_TIME, b"key", bytes(size))
@@ -291,6 +304,12 @@ def test_memory_goes_back_to_the_system_when_large_requests_are_over(
 def test_the_c_library_is_asked_if_it_can_give_memory_back() -> None:
     trim = trimming._malloc_trim()
     assert (trim is not None) == hasattr(ctypes.CDLL(None), "malloc_trim")
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="not glibc")
+def test_memory_of_a_few_megabytes_is_kept_for_the_next_request() -> None:
+    done = subprocess.run([sys.executable, "-c", ALLOCATING], check=True, stdout=subprocess.PIPE, text=True)
+    assert int(done.stdout) < 100  # of 4500 pages, which it gives again and again by default
 
 
 @pytest.mark.slow

@@ -1,4 +1,8 @@
-"""Return the memory of long requests to the system, because the C library keeps freed fragments."""
+"""Keep freed memory for the next requests, and return that of long ones to the system once they are over.
+
+By default glibc returns the memory of each request of a megabyte, and the system clears all of its pages for the next.
+It also keeps freed fragments for ever.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,10 @@ if TYPE_CHECKING:
 
 AFTER_S: Final = 1.0
 """The idle time before trimming: memory that is reused soon should be kept."""
+
+_KEPT_BYTES: Final = 16 << 20  # freed memory at the end of the heap
+_MAPPED_BYTES: Final = 8 << 20  # blocks from this size on are not in the heap, but returned when they are freed
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 
 
 class Trimming:
@@ -44,11 +52,22 @@ class Trimming:
             await self._threads.run(trim, 0)
 
 
+def keep_freed() -> None:
+    """Let this process keep some freed memory, if the C library is glibc."""
+    if (mallopt := _glibc("mallopt")) is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def _malloc_trim() -> Callable[..., int] | None:
+    return _glibc("malloc_trim")
+
+
 @cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    """Return glibc's function, None with another C library."""
+def _glibc(name: str) -> Callable[..., int] | None:
+    """Return a function of glibc, None with another C library."""
     try:
-        found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        found: Callable[..., int] | None = getattr(ctypes.CDLL(None), name, None)
     except (OSError, TypeError):  # no such library here
         return None
     return found

@@ -159,7 +159,9 @@ def _given(directory: Path | None, listen: str | None, others: Mapping[str, str 
 
 async def _run(config: BrokerConfig, *, repairs: bool) -> None:
     from magicbyte.broker.broker import Broker
+    from magicbyte.broker.trimming import keep_freed
 
+    keep_freed()
     broker, ended = Broker(config, repairs=repairs), asyncio.Event()
     stops(ended)
     await broker.start()
