@@ -139,7 +139,7 @@ def test_the_container_is_not_root_and_compiles_nothing() -> None:
     assert user.isdecimal()  # a name cannot be checked by an orchestrator that wants no root
     assert int(user) > 0
     assert not re.search(r"^(RUN|COPY|ADD) ", last.partition(f"USER {user}")[2], re.MULTILINE)
-    assert f"--uid {user} " in last
+    assert f"--uid {user} --gid {user} " in last  # whatever groups the base has
     assert "--only-binary=:all:" in RECIPE
     assert "--require-hashes" in RECIPE
 
