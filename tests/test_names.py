@@ -11,7 +11,7 @@ from syntax import parsed, sources
 RIDDLES: Final = ("each", "found", "part", "place", "said", "told")
 FEW_LINES: Final = 6
 """The lines in which a reader still sees where such a name comes from."""
-MOST: Final = 9
+MOST: Final = 8
 """Such names that are used over more lines. Lower it when it is too high."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

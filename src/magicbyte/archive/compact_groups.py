@@ -102,13 +102,13 @@ def plan_groups(
                 log.config,
                 replace(options, marks=None),
                 selection,
-                tuple((each.base_offset, retains_deletes[each.base_offset]) for each in part),
+                tuple((each.base_offset, retains_deletes[each.base_offset]) for each in group),
                 behind,
-                sum(each.size for each in part),
-                log.files.modified_ms(part[-1].path(LOG)),
-                _rules_of(rules, part[0].base_offset, behind),
+                sum(each.size for each in group),
+                log.files.modified_ms(group[-1].path(LOG)),
+                _rules_of(rules, group[0].base_offset, behind),
             )
-            for part, behind in zip(parts, [*(each[0].base_offset for each in parts[1:]), end], strict=True)
+            for group, behind in zip(parts, [*(each[0].base_offset for each in parts[1:]), end], strict=True)
         ]
         return _with_transactions(groups, compaction.aborted(sources, end), passages)
 

@@ -433,15 +433,15 @@ class EntryCounter:
         self._open: dict[int, OpenTransaction] = {}  # by producer id
         self._ended: set[int] | None = set() if is_part else None  # producers with a marker
 
-    def add(self, block: Headers, found: _Records | None, on_damage: DamageHandler) -> None:
+    def add(self, block: Headers, counted_records: _Records | None, on_damage: DamageHandler) -> None:
         """Count the entries of a block."""
         control, wrapper, lz4 = block.is_control, block.is_wrapper, block.codec == Codec.LZ4
         self.tally.control_batches += int(np.count_nonzero(control))
-        self._add_formats(block, np.where(control, 0, block.count), wrapper, found)
-        self._add_offsets(block, wrapper, found)
+        self._add_formats(block, np.where(control, 0, block.count), wrapper, counted_records)
+        self._add_offsets(block, wrapper, counted_records)
         self._add_times(block, ~control & (block.count != 0), wrapper)
-        if found is not None:
-            self._add_records(found)
+        if counted_records is not None:
+            self._add_records(counted_records)
         if lz4.any():
             self._add_lz4(block, np.flatnonzero(lz4), on_damage)
         transactional = block.is_batch & (block.attributes & (layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT) != 0)

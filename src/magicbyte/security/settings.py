@@ -126,17 +126,17 @@ class ClientSecurity:
         for name in settings:
             if name not in SETTINGS:
                 raise InvalidConfigError(unknown(name, SETTINGS))
-        found = {name: resolved(name, value, environment) for name, value in settings.items()}
-        protocol = found.get("security.protocol", "PLAINTEXT").upper()
+        values = {name: resolved(name, value, environment) for name, value in settings.items()}
+        protocol = values.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
             raise InvalidConfigError(f"security.protocol: expected {', '.join(PROTOCOLS)}, found {protocol!r}")
-        others = [name for name in found if name != "security.protocol" and not _counts(name, protocol)]
+        others = [name for name in values if name != "security.protocol" and not _counts(name, protocol)]
         if others:
             raise InvalidConfigError(f"{others[0]}: security.protocol {protocol} does not use it")
         return cls(
             protocol,
-            _tls(found) if protocol.endswith("SSL") else None,
-            _login(found) if protocol.startswith("SASL") else None,
+            _tls(values) if protocol.endswith("SSL") else None,
+            _login(values) if protocol.startswith("SASL") else None,
         )
 
     def context(self) -> ssl.SSLContext | None:
@@ -205,35 +205,37 @@ def file_of(url: str) -> str | None:
     return unquote(parts.path) if is_here and parts.path else None
 
 
-def _tls(found: Mapping[str, str]) -> TlsSettings:
-    trusted, own = stores(found)
-    if found.get("ssl.ca.location") or found.get("ssl.ca.pem"):
-        trusted = Store(found.get("ssl.ca.location"), "PEM", certificates=found.get("ssl.ca.pem"))
-    if found.get("ssl.certificate.location") or found.get("ssl.certificate.pem"):
+def _tls(values: Mapping[str, str]) -> TlsSettings:
+    trusted, own = stores(values)
+    if values.get("ssl.ca.location") or values.get("ssl.ca.pem"):
+        trusted = Store(values.get("ssl.ca.location"), "PEM", certificates=values.get("ssl.ca.pem"))
+    if values.get("ssl.certificate.location") or values.get("ssl.certificate.pem"):
         own = Store(
-            found.get("ssl.certificate.location"), "PEM", certificates=found.get("ssl.certificate.pem"),
-            key=found.get("ssl.key.pem"), key_location=found.get("ssl.key.location"),
-            key_password=found.get("ssl.key.password"),
+            values.get("ssl.certificate.location"), "PEM", certificates=values.get("ssl.certificate.pem"),
+            key=values.get("ssl.key.pem"), key_location=values.get("ssl.key.location"),
+            key_password=values.get("ssl.key.password"),
         )  # fmt: skip
-    algorithm = found.get("ssl.endpoint.identification.algorithm", "https").lower()
+    algorithm = values.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("https", "none", ""):
         raise InvalidConfigError("ssl.endpoint.identification.algorithm: expected https, or none to check no names")
-    verifies = found.get("enable.ssl.certificate.verification", "true").lower()
+    verifies = values.get("enable.ssl.certificate.verification", "true").lower()
     if verifies not in ("true", "false"):
         raise InvalidConfigError("enable.ssl.certificate.verification: expected true or false")
-    versions = tuple(part.strip() for part in found.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(","))
-    return TlsSettings(trusted, own, verifies == "true", algorithm == "https", versions, found.get("ssl.cipher.suites"))
+    versions = tuple(part.strip() for part in values.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(","))
+    return TlsSettings(
+        trusted, own, verifies == "true", algorithm == "https", versions, values.get("ssl.cipher.suites")
+    )
 
 
-def _login(found: Mapping[str, str]) -> Login:
-    mechanism = found.get("sasl.mechanism") or found.get("sasl.mechanisms")
+def _login(values: Mapping[str, str]) -> Login:
+    mechanism = values.get("sasl.mechanism") or values.get("sasl.mechanisms")
     known = (PLAIN, *HASHES, OAUTHBEARER)
     if mechanism not in known:
         raise InvalidConfigError(f"sasl.mechanism: expected {', '.join(known)}, found {mechanism or 'none'}")
     if mechanism == OAUTHBEARER:
-        return _token_login(mechanism, found)
-    user, password = found.get("sasl.username"), found.get("sasl.password")
-    if (text := found.get("sasl.jaas.config")) is not None:
+        return _token_login(mechanism, values)
+    user, password = values.get("sasl.username"), values.get("sasl.password")
+    if (text := values.get("sasl.jaas.config")) is not None:
         options = parse_jaas("sasl.jaas.config", text).options
         user, password = options.get("username", user), options.get("password", password)
     if not user or not password:
@@ -243,22 +245,22 @@ def _login(found: Mapping[str, str]) -> Login:
     return Login(mechanism, user, password)
 
 
-def _token_login(mechanism: str, found: Mapping[str, str]) -> Login:
+def _token_login(mechanism: str, values: Mapping[str, str]) -> Login:
     setting = "sasl.oauthbearer.token.endpoint.url"
-    if found.get("sasl.oauthbearer.method", "oidc").lower() != "oidc":
+    if values.get("sasl.oauthbearer.method", "oidc").lower() != "oidc":
         raise InvalidConfigError("sasl.oauthbearer.method: expected oidc")
-    url = found.get(setting, "")
+    url = values.get(setting, "")
     if (path := file_of(url)) is not None:
         return Login(mechanism, token_file=path)
     parts = urlparse(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise InvalidConfigError(f"{setting}: expected file:///PATH, a file with a token, or https://HOST/PATH")
     options = {}
-    if (text := found.get("sasl.jaas.config")) is not None:
+    if (text := values.get("sasl.jaas.config")) is not None:
         options = parse_jaas("sasl.jaas.config", text).options
-    client_id = next((found[name] for name in CLIENT_ID if name in found), options.get("clientId"))
-    secret = next((found[name] for name in CLIENT_SECRET if name in found), options.get("clientSecret"))
+    client_id = next((values[name] for name in CLIENT_ID if name in values), options.get("clientId"))
+    secret = next((values[name] for name in CLIENT_SECRET if name in values), options.get("clientSecret"))
     if not client_id or not secret:
         raise InvalidConfigError(f"{CLIENT_ID[0]}: a token endpoint requires it and {CLIENT_SECRET[0]}")
-    scope = found.get("sasl.oauthbearer.scope") or options.get("scope") or ""
-    return Login(mechanism, endpoint=TokenEndpoint(url, client_id, secret, scope, found.get("https.ca.location")))
+    scope = values.get("sasl.oauthbearer.scope") or options.get("scope") or ""
+    return Login(mechanism, endpoint=TokenEndpoint(url, client_id, secret, scope, values.get("https.ca.location")))

@@ -290,15 +290,15 @@ class TransactionIndex:
 
         `read`: see `search`.
         """
-        found, previous = list[AbortedTransaction](), -1
+        transactions, previous = list[AbortedTransaction](), -1
         for start in range(0, file_size, _PIECE * cls.ENTRY_SIZE):
             try:
                 index = cls.parse(read(start, min(_PIECE * cls.ENTRY_SIZE, file_size - start)))
                 previous = index._verify(previous)
             except CorruptRecordError as error:
                 raise error.locate(shift=start) from None
-            found += index.aborted(first, end)
-        return found
+            transactions += index.aborted(first, end)
+        return transactions
 
     @classmethod
     def search(
