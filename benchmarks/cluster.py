@@ -3,10 +3,16 @@
 - produce: librdkafka in this process, `acks=all`, linger.ms=5, to a topic of three partitions, one led by each broker,
   with three replicas. Clusters run at the same time and take turns. Beside the rate stands what the three brokers used
   of CPU together (utime and stime).
-- failover: the leader of a partition is killed (SIGKILL); seconds until a produce with `acks=all` succeeds again. Both
-  wait for ZooKeeper to end the session, whose timeout is 6 s for both.
+- failover: the leader of a partition is killed (SIGKILL); seconds until a produce with `acks=all` succeeds again.
+  ZooKeeper ends the session after 6 s, at one of its ticks; `after_session` begins when the broker's node is gone.
+- controller: the controller of 2,000 partitions with three replicas is killed; seconds until clients are told of its
+  successor and of a live leader for each partition. `after_session` as above.
 - topics: seconds until 200 topics of one partition with three replicas were made by one request.
-- catch-up: a follower is stopped while 1 GiB is produced, then started: seconds until it is in sync again.
+- catch-up: a follower is stopped while 1 GiB is produced, then started: seconds until clients see it in sync again. Of
+  these, `restart` ends with the first byte in its logs, and `copying` with the last one; `cpu` is that of all three
+  brokers from the start on, `cpu_copying` from the first byte on.
+- four: one broker of ours beside four in a cluster, `acks=1`, linger.ms=5, a topic of four partitions without further
+  replicas: what the brokers used of CPU together for a record.
 
 Run: python benchmarks/cluster.py [CASE...]   (written to benchmarks/results/cluster.json)
 """
@@ -18,12 +24,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
+from kazoo.client import KazooClient
 
 import harness
 from broker import BATCH, OURS, RECORDS, Server, free_port, server_command, values
@@ -32,9 +39,11 @@ from data import kafka_oracle
 KAFKA = "2.8.2"
 RIVAL = f"Kafka {KAFKA}"
 BROKERS, PARTITIONS = (1, 2, 3), 3
-ROUNDS, WARM_UPS = 3, 1
+ROUNDS, WARM_UPS = 5, 5
 FAILOVERS, TOPICS = 3, 200
-CAUGHT_UP = 1 << 30
+MANY = {"topics": 20, "partitions": 100}
+CATCH_UPS, CAUGHT_UP = 2, 1 << 30
+POLL_S = 0.01
 COMMON = (
     "log.retention.ms=-1",
     "zookeeper.session.timeout.ms=6000",
@@ -46,9 +55,11 @@ COMMON = (
 class Cluster:
     """Brokers of one kind, each started and ended by its number."""
 
+    numbers: tuple[int, ...] = BROKERS
+
     def __init__(self, folder: Path, zookeeper: int) -> None:
         self.folder, self.zookeeper = folder, f"127.0.0.1:{zookeeper}"
-        self.ports = {each: free_port() for each in BROKERS}
+        self.ports = {each: free_port() for each in self.numbers}
         self.servers: dict[int, Server] = {}
 
     @property
@@ -65,34 +76,57 @@ class Cluster:
         raise NotImplementedError
 
     def start_all(self) -> None:
-        for each in BROKERS:
+        for each in self.numbers:
             self.start(each)
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        deadline = time.monotonic() + 60
-        while len(admin.list_topics(timeout=10).brokers) < len(BROKERS):
-            assert time.monotonic() < deadline, "the brokers do not find each other"
-            time.sleep(0.1)
+        self.until(lambda told: len(told.brokers) == len(self.numbers))
 
-    def make(self, topic: str, partitions: int = PARTITIONS) -> None:
+    def make(self, topic: str, partitions: int = PARTITIONS, replicas: int = len(BROKERS)) -> None:
         """Make a topic, and wait until each partition has its leader and its replicas are in sync."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(topic, partitions, len(BROKERS))])[topic].result(60)
+        admin.create_topics([NewTopic(topic, partitions, replicas)], request_timeout=60)[topic].result(60)
         self.until_in_sync(topic)
 
     def until_in_sync(self, topic: str) -> None:
+        self.until(
+            lambda told: all(
+                each.leader >= 0 and len(each.isrs) == len(each.replicas)
+                for each in told.topics[topic].partitions.values()
+            ),
+            topic,
+        )
+
+    def until(self, is_so: Callable[[ClusterMetadata], bool], topic: str | None = None) -> ClusterMetadata:
+        """Wait until clients are told so, of a topic, else of all; return what they are told."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         deadline = time.monotonic() + 300
         while True:
-            with contextlib.suppress(Exception):  # of a broker that was just killed
-                found = admin.list_topics(topic, timeout=5).topics[topic].partitions.values()
-                if found and all(each.leader >= 0 and len(each.isrs) == len(BROKERS) for each in found):
-                    return
-            assert time.monotonic() < deadline, f"{topic} is not in sync"
-            time.sleep(0.05)
+            with contextlib.suppress(KafkaException, KeyError):  # of a broker that was just killed, or has just started
+                told = admin.list_topics(topic, timeout=5)
+                if (topic is None or told.topics[topic].partitions) and is_so(told):
+                    return told
+            assert time.monotonic() < deadline, f"{topic or 'all topics'}: the state that is waited for does not come"
+            time.sleep(POLL_S)
 
     def leader(self, topic: str) -> int:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        return int(admin.list_topics(topic, timeout=10).topics[topic].partitions[0].leader)
+        told = self.until(lambda told: told.topics[topic].partitions[0].leader >= 0, topic)
+        return int(told.topics[topic].partitions[0].leader)
+
+    @contextlib.contextmanager
+    def session(self, number: int) -> Iterator[list[float]]:
+        """Give a list that gets the time at which ZooKeeper ends the session of a broker."""
+        client, ended = KazooClient(self.zookeeper), list[float]()
+        client.start()
+        try:
+            node = client.exists(f"/brokers/ids/{number}", watch=lambda _: ended.append(time.perf_counter()))
+            assert node is not None, f"broker {number} is not registered"
+            yield ended
+        finally:
+            client.stop()
+            client.close()
+
+    def logs(self, number: int, topic: str) -> list[Path]:
+        """Return the segments of a topic."""
+        return sorted((self.folder / str(number)).rglob(f"{topic}-*/*.log"))
 
 
 class Ours(Cluster):
@@ -150,10 +184,21 @@ def cluster(kind: type[Cluster], folder: Path) -> Iterator[Cluster]:
         kafka_oracle.stop_process(pid, folder, signal.SIGTERM)
 
 
+class Alone(Ours):
+    numbers = (1,)
+
+
+class Four(Ours):
+    numbers = (1, 2, 3, 4)
+
+
 RIVALS: dict[str, type[Cluster]] = {OURS: Ours, RIVAL: Kafka}
+SIZES: dict[str, type[Cluster]] = {"one broker": Alone, "four brokers": Four}
 
 
-def send(made: Cluster, topic: str, lines: list[bytes], count: int, acks: str = "all") -> None:
+def send(
+    made: Cluster, topic: str, lines: list[bytes], count: int, acks: str = "all", partitions: int = PARTITIONS
+) -> None:
     """Send records to all partitions in turn, and wait until all are acknowledged."""
     client = Producer(
         {
@@ -173,28 +218,30 @@ def send(made: Cluster, topic: str, lines: list[bytes], count: int, acks: str = 
     messages = [{"value": line, "callback": note} for line in lines]
     for number, at in enumerate(range(0, count, BATCH)):
         start = at % len(messages)
-        client.produce_batch(topic, messages[start : start + BATCH], partition=number % PARTITIONS)
+        client.produce_batch(topic, messages[start : start + BATCH], partition=number % partitions)
         client.poll(0)
     left = client.flush(120)
     assert not left, f"{left} records are not acknowledged"
     assert not failed, failed[0]
 
 
-def producing(folder: Path) -> dict[str, Any]:
-    """Produce with acks=all."""
+def in_turns(
+    folder: Path, kinds: Mapping[str, type[Cluster]], acks: str, partitions: int, replicas: int
+) -> dict[str, Any]:
+    """Produce to clusters that run at the same time and take turns."""
     results: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
-        clusters = {name: stack.enter_context(cluster(kind, folder / name.split()[0])) for name, kind in RIVALS.items()}
+        clusters = {name: stack.enter_context(cluster(kind, folder / name.split()[0])) for name, kind in kinds.items()}
         for size, count in RECORDS.items():
             lines, count = values(size), count // 2
             rates: dict[str, list[float]] = {name: [] for name in clusters}
             cpu: dict[str, list[float]] = {name: [] for name in clusters}
             for made in clusters.values():
-                made.make(f"size-{size}")
+                made.make(f"size-{size}", partitions, replicas)
             for number in range(WARM_UPS + ROUNDS):
                 for name, made in clusters.items():
                     used, begin = made.cpu(), time.perf_counter()
-                    send(made, f"size-{size}", lines, count)
+                    send(made, f"size-{size}", lines, count, acks, partitions)
                     seconds = time.perf_counter() - begin
                     if number >= WARM_UPS:
                         rates[name].append(count / seconds)
@@ -211,16 +258,29 @@ def producing(folder: Path) -> dict[str, Any]:
     return results
 
 
-def timed(folder: Path, work: Callable[[Cluster, int], float], times: int) -> dict[str, Any]:
+def producing(folder: Path) -> dict[str, Any]:
+    """Produce with acks=all."""
+    return in_turns(folder, RIVALS, "all", PARTITIONS, len(BROKERS))
+
+
+def beside_one(folder: Path) -> dict[str, Any]:
+    """Produce to four brokers, and to one."""
+    return in_turns(folder, SIZES, "1", len(Four.numbers), 1)
+
+
+def timed(folder: Path, work: Callable[[Cluster, int], dict[str, float]], times: int) -> dict[str, Any]:
     """Measure something in one cluster after the other, several times each."""
     results = {}
     for name, kind in RIVALS.items():
         with cluster(kind, folder / name.split()[0]) as made:
             found = [work(made, number) for number in range(times)]
         results[name] = {
-            "seconds": round(statistics.median(found), 3),
-            "lowest": round(min(found), 3),
-            "highest": round(max(found), 3),
+            what: {
+                "median": round(statistics.median(each[what] for each in found), 3),
+                "lowest": round(min(each[what] for each in found), 3),
+                "highest": round(max(each[what] for each in found), 3),
+            }
+            for what in found[0]
         }
     return results
 
@@ -228,7 +288,7 @@ def timed(folder: Path, work: Callable[[Cluster, int], float], times: int) -> di
 def failing_over(folder: Path) -> dict[str, Any]:
     """Kill the leader of a partition."""
 
-    def work(made: Cluster, number: int) -> float:
+    def work(made: Cluster, number: int) -> dict[str, float]:
         topic = f"failover-{number}"
         made.make(topic, 1)
         leader = made.leader(topic)
@@ -246,13 +306,44 @@ def failing_over(folder: Path) -> dict[str, Any]:
         client.produce(topic, b"before")
         assert not client.flush(30)
         acknowledged: list[float] = []
-        begin = time.perf_counter()
-        made.kill(leader)
-        client.produce(topic, b"after", callback=lambda _error, _message: acknowledged.append(time.perf_counter()))
-        assert not client.flush(60)
+        with made.session(leader) as ended:
+            begin = time.perf_counter()
+            made.kill(leader)
+            client.produce(topic, b"after", callback=lambda _error, _message: acknowledged.append(time.perf_counter()))
+            assert not client.flush(60)
         made.start(leader)
         made.until_in_sync(topic)
-        return acknowledged[0] - begin
+        return {"seconds": acknowledged[0] - begin, "after_session": acknowledged[0] - ended[0]}
+
+    return timed(folder, work, FAILOVERS)
+
+
+def succeeding(folder: Path) -> dict[str, Any]:
+    """Kill the controller of many partitions."""
+    topics = [f"many-{each}" for each in range(MANY["topics"])]
+
+    def is_led(told: ClusterMetadata, numbers: set[int], in_sync: int) -> bool:
+        return told.controller_id in numbers and all(
+            len(told.topics[topic].partitions) == MANY["partitions"]
+            and all(
+                each.leader in numbers and len(each.isrs) >= in_sync for each in told.topics[topic].partitions.values()
+            )
+            for topic in topics
+        )
+
+    def work(made: Cluster, number: int) -> dict[str, float]:
+        everybody = set(made.numbers)
+        if number == 0:
+            for topic in topics:
+                made.make(topic, MANY["partitions"])
+        controller = int(made.until(lambda told: is_led(told, everybody, len(BROKERS))).controller_id)
+        with made.session(controller) as ended:
+            begin = time.perf_counter()
+            made.kill(controller)
+            made.until(lambda told: is_led(told, everybody - {controller}, 1))
+            end = time.perf_counter()
+        made.start(controller)
+        return {"seconds": end - begin, "after_session": end - ended[0]}
 
     return timed(folder, work, FAILOVERS)
 
@@ -260,7 +351,7 @@ def failing_over(folder: Path) -> dict[str, Any]:
 def making(folder: Path) -> dict[str, Any]:
     """Make many topics at once."""
 
-    def work(made: Cluster, number: int) -> float:
+    def work(made: Cluster, number: int) -> dict[str, float]:
         admin = AdminClient({"bootstrap.servers": made.bootstrap})
         begin = time.perf_counter()
         made_topics = admin.create_topics(
@@ -268,7 +359,7 @@ def making(folder: Path) -> dict[str, Any]:
         )
         for each in made_topics.values():
             each.result(120)
-        return time.perf_counter() - begin
+        return {"seconds": time.perf_counter() - begin}
 
     return timed(folder, work, 3)
 
@@ -276,24 +367,49 @@ def making(folder: Path) -> dict[str, Any]:
 def catching_up(folder: Path) -> dict[str, Any]:
     """Start a follower that is far behind."""
 
-    def work(made: Cluster, number: int) -> float:
+    def work(made: Cluster, number: int) -> dict[str, float]:
         topic, lines = f"behind-{number}", values(1000)
         made.make(topic)
-        follower = next(each for each in BROKERS if each != made.leader(topic))
+        leader = made.leader(topic)
+        follower = next(each for each in made.numbers if each != leader)
         made.kill(follower)
-        time.sleep(8)  # until its session is over, and it has left the in-sync replicas
+        made.until(
+            lambda told: all(follower not in each.isrs for each in told.topics[topic].partitions.values()), topic
+        )
         send(made, topic, lines, CAUGHT_UP // 1000, acks="1")
-        begin = time.perf_counter()
+        os.sync()  # what was produced is written to the disk before the measurement
+        logs, wanted = made.logs(follower, topic), sum(each.stat().st_size for each in made.logs(leader, topic))
+        used, begin = made.cpu(), time.perf_counter()
         made.start(follower)
+        while not sum(each.stat().st_size for each in logs):
+            time.sleep(POLL_S)
+        used_before, first = made.cpu(), time.perf_counter()
+        while sum(each.stat().st_size for each in logs) < wanted:
+            time.sleep(POLL_S)
+        copied = time.perf_counter()
         made.until_in_sync(topic)
-        return time.perf_counter() - begin
+        return {
+            "seconds": time.perf_counter() - begin,
+            "restart": first - begin,
+            "copying": copied - first,
+            "copied_mb_per_s": wanted / 1e6 / (copied - first),
+            "cpu": made.cpu() - used,
+            "cpu_copying": made.cpu() - used_before,
+        }
 
-    return timed(folder, work, 1)
+    return timed(folder, work, CATCH_UPS)
 
 
 if __name__ == "__main__":
     harness.run_cases(
         "cluster",
         __doc__,
-        {"produce": producing, "failover": failing_over, "topics": making, "catch-up": catching_up},
+        {
+            "produce": producing,
+            "failover": failing_over,
+            "controller": succeeding,
+            "topics": making,
+            "catch-up": catching_up,
+            "four": beside_one,
+        },
     )
