@@ -50,7 +50,7 @@ TOPIC_SETTINGS: Final = {
 }
 PRODUCERS: Final = 2
 PER_SECOND: Final = 60  # of each producer: the machine has other work
-HEALED_S: Final = 90.0
+HEALED_S: Final = 180.0
 NOT_HEALED: Final = 0.25  # how many faults follow on one that is not healed yet
 
 SHORT, LONG = (0.5, 2.5), (7.0, 11.0)  # beside a session of four seconds

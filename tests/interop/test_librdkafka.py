@@ -21,7 +21,7 @@ from interop.processes import BROKERS, DIES_WITH_US, PATIENCE_S, Member, Tree
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
-SECONDS = 500
+SECONDS = 900
 SUITE_SECONDS = 1500
 SETTINGS = {"num_partitions": "4", "min_insync_replicas": "1"}  # what they expect of a cluster
 AUTHORIZED = {

@@ -96,7 +96,7 @@ def committed(bootstrap: str, partition: int, count: int) -> list[int]:
     found = list[int]()
     is_at_end = False
     while len(found) < count or not is_at_end:
-        messages = reader.consume(10_000, PATIENCE_S / 4)
+        messages = reader.consume(10_000, PATIENCE_S)
         assert messages, f"partition {partition}: {len(found)} of {count} are committed"
         for message in messages:
             error = message.error()

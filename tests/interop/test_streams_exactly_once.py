@@ -30,7 +30,7 @@ TOPICS = (
 )  # fmt: skip
 IDEMPOTENT = "3.9.1"  # a release whose producers are idempotent by default
 PARTITIONS = 5
-DRIVER_S = 400
+DRIVER_S = 900
 FAULTS = ("kill broker", "kill application", "stop broker", "kill broker", "kill application")
 BETWEEN_S = 12
 
