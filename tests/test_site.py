@@ -29,10 +29,11 @@ def test_no_link_of_any_page_is_dead_and_all_pages_are_in_the_menu(site: ModuleT
     assert listed == {str(page.relative_to(stage)) for top in ("*.md", "docs/**/*.md") for page in stage.glob(top)}
 
 
-def test_a_long_word_in_a_table_breaks_behind_a_dot_and_an_option_nowhere(site: ModuleType) -> None:
+def test_a_long_word_in_a_table_or_code_breaks_behind_a_dot_and_an_option_nowhere(site: ModuleType) -> None:
     cell = '<td>a_setting_of_topics: <code>--json a.name</code> <a href="log.message.timestamp.type">no</a></td>'
-    assert site.breakable(f"<p>log.message.timestamp.type</p>{cell}") == (
-        "<p>log.message.timestamp.type</p><td>a_<wbr>setting_<wbr>of_<wbr>topics: "
+    assert site.breakable(f"<p>log.message.timestamp.type <code>--json</code></p>{cell}") == (
+        '<p>log.message.timestamp.type <code><span class="word">--json</span></code></p>'
+        "<td>a_<wbr>setting_<wbr>of_<wbr>topics: "
         '<code><span class="word">--json</span> a.name</code> <a href="log.message.timestamp.type">no</a></td>'
     )
 

@@ -29,7 +29,7 @@ STYLE: Final = """\
 .md-tabs__item { padding-left: 0.4rem; padding-right: 0.4rem; }
 /* A word in a table breaks where `breakable` lets it. What is still too wide scrolls. */
 .md-typeset td code { overflow-wrap: normal; word-break: normal; }
-.md-typeset td .word { white-space: nowrap; }
+.md-typeset .word { white-space: nowrap; }
 @media screen and (max-width: 44.98em) {
   .md-typeset table:not([class]) th, .md-typeset table:not([class]) td { min-width: 3rem; padding: 0.5em 0.6em; }
   .md-typeset table:not([class]) td:last-child:nth-child(n+4) { min-width: 9rem; }
@@ -40,8 +40,9 @@ STYLE: Final = """\
 """
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 _FENCE = re.compile(r"^(```\w+) .*$", re.MULTILINE)  # what stands behind the language is for the tests
-_CELLS, _TEXT, _WORD = re.compile(r"<td[ >].*?</td>", re.DOTALL), re.compile(r"(?<=>)[^<]+(?=<)"), re.compile(r"\S+")
-_BREAK = re.compile(r"(?<=[./:_|,=])(?=[\w/.])")
+_CELL_OR_CODE = re.compile(r"<td[ >](?s:.*?)</td>|<code>[^<\n]*</code>")
+_TEXT, _WORD = re.compile(r"(?<=>)[^<]+(?=<)"), re.compile(r"\S+")
+_BREAK = re.compile(r"(?<=[./:_|,=])(?=[\w/])")
 _CELL = re.compile(r"`[^`\n]*`")  # GitHub wants a bar in the code of a table escaped, the generator does not
 
 
@@ -166,14 +167,14 @@ def settings(target: Path, version: str) -> dict[str, Any]:
 
 
 def breakable(page: str) -> str:
-    """Let long words in tables break behind a dot or the like, and short ones, such as options, nowhere."""
+    """Let long words in tables and code break behind a dot or the like, and short ones, such as options, nowhere."""
 
     def word(found: re.Match[str]) -> str:
         if len(found[0]) > LONG_WORD:
             return _BREAK.sub("<wbr>", found[0])
         return f'<span class="word">{found[0]}</span>' if "-" in found[0] else found[0]
 
-    return _CELLS.sub(lambda cell: _TEXT.sub(lambda text: _WORD.sub(word, text[0]), cell[0]), page)
+    return _CELL_OR_CODE.sub(lambda cell: _TEXT.sub(lambda text: _WORD.sub(word, text[0]), cell[0]), page)
 
 
 SLUG: Final = "@SLUG@"
