@@ -270,13 +270,15 @@ class History:
             self._show(broker)
             return
         broker.leader, broker.isr_write, broker.waits = None, None, []
-        before, followed_epoch = broker.follows, self._unfollow(broker)
+        before, known_epoch = broker.follows, NO_EPOCH if broker.fetcher is None else broker.fetcher.known_epoch(KEY)
+        followed_epoch = self._unfollow(broker)
         broker.follows = state.leader
         if state.leader != NO_LEADER:
             new = Fetcher(asks_epochs=self.asks_epochs, compares_epochs=self.compares_epochs)
             fetcher = broker.fetchers.setdefault(state.leader, new)
             since = followed_epoch if before == state.leader else NO_EPOCH
-            for each in fetcher.follow(KEY, broker.log, state.leader_epoch, followed_epoch=since):
+            cuts = fetcher.follow(KEY, broker.log, state.leader_epoch, followed_epoch=since, known_epoch=known_epoch)
+            for each in cuts:
                 self._truncate(broker, each)
             fetcher.was_cut(KEY, state.leader_epoch)
 

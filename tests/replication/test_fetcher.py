@@ -112,6 +112,54 @@ def test_before_2_0_a_follower_finds_that_its_leader_lacks_its_latest_epoch() ->
     assert fetcher.next(0) == Fetch((FetchFrom(A, 3, 3, 0, 1),))
 
 
+def fetched_before_it_was_known(*epochs: int) -> tuple[Fetcher, Log]:
+    """Return a follower that knew of epoch 1, and has records of these epochs; now it knows of epoch 3 (KIP-320)."""
+    fetcher, follower = Fetcher(asks_epochs=True), Log()
+    follower.append(0, 1)
+    fetcher.follow(A, follower, 1)
+    for epoch in epochs:
+        follower.append(epoch, epoch)
+    known = fetcher.known_epoch(A)
+    fetcher.follow(A, follower, 3, followed_epoch=fetcher.forget(A), known_epoch=known)
+    return fetcher, follower
+
+
+def test_a_follower_that_missed_an_election_finds_that_its_log_parted_below_what_it_fetched_since() -> None:
+    fetcher, follower = fetched_before_it_was_known(1, 3)  # the leader has 0, 2, 3
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 3, 1),))
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(-1, 1))}, 0) == [Truncate(A, 1)]
+    follower.truncate(1)
+    assert fetcher.next(0) == AskEpochs((EpochQuestion(A, 3, 0),))
+
+
+def test_a_follower_that_missed_an_election_keeps_what_it_fetched_since_if_its_log_is_the_leaders() -> None:
+    fetcher, follower = fetched_before_it_was_known(1, 3)
+    asked = fetcher.next(0)
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(1, 2))}, 0) == []
+    assert fetcher.next(0) == AskEpochs((EpochQuestion(A, 3, 3),))
+    assert follower.log_end_offset == 3
+
+
+def test_what_a_follower_fetched_from_an_unknown_epoch_is_compared_later_if_the_leader_changes_again() -> None:
+    fetcher, follower = fetched_before_it_was_known(1, 3)
+    assert fetcher.known_epoch(A) == 1
+    fetcher.follow(A, follower, 4, followed_epoch=fetcher.forget(A), known_epoch=1)
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 4, 1),))
+    fetcher.epochs_answered(asked, {A: (ErrorCode.NOT_LEADER_OR_FOLLOWER, EpochEnd(-1, -1))}, 0)
+    assert fetcher.known_epoch(A) == 1
+    fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(1, 2))}, 0)
+    assert fetcher.known_epoch(A) == 4
+
+
+def test_a_log_that_came_with_later_epochs_than_its_cluster_has_is_not_compared_before_them() -> None:
+    fetcher, follower = Fetcher(asks_epochs=True), log_of(9)  # of epoch 3
+    fetcher.follow(A, follower, 0)
+    fetcher.follow(A, follower, 1, followed_epoch=fetcher.forget(A), known_epoch=0)
+    assert fetcher.next(0) == AskEpochs((EpochQuestion(A, 1, 3),))
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_before_2_0_logs_are_cut_where_they_part_whatever_epochs_each_side_lacks(seed: int) -> None:
     random = Random(seed)

@@ -22,6 +22,15 @@ def test_nothing_acknowledged_is_lost_and_everything_heals(protocol: str, seed: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [3313, 3651])
+def test_a_follower_that_missed_elections_heals_although_its_leader_cannot_see_it(seed: int) -> None:
+    """It appended records of later epochs to a log that had parted from the leader's below (KIP-320)."""
+    history = History(seed, sends=100)
+    history.run()
+    assert history.protocol == "0.11.0"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_more_of_them(seed: int) -> None:
     History(seed).run()

@@ -121,10 +121,11 @@ class FollowedLog:
 
 
 class FollowedLeader(NamedTuple):
-    """The leader that a partition followed, and its epoch."""
+    """The leader that a partition followed, and its epoch. `known_epoch`: see `Fetcher.known_epoch`."""
 
     broker_id: int
     leader_epoch: int
+    known_epoch: int
 
 
 class ReplicaFetchers:
@@ -158,8 +159,7 @@ class ReplicaFetchers:
                 self._runtime, self._links, self._throttle, partition.leader_id, number
             )
         self._by_key[key] = fetcher
-        has_same = before is not None and before.broker_id == partition.leader_id
-        await fetcher.follow(partition, address, before.leader_epoch if before is not None and has_same else NO_EPOCH)
+        await fetcher.follow(partition, address, before)
 
     async def close_idle(self) -> None:
         """End the fetchers without partitions."""
@@ -207,18 +207,26 @@ class _LeaderFetcher:
         """The partitions to fetch."""
         return self._partitions.keys()
 
-    async def follow(self, partition: ServedPartition, address: tuple[str, int], followed_epoch: int) -> None:
-        """Add a partition. The leader's address may have changed. `followed_epoch`: see `Fetcher.follow`."""
+    async def follow(self, partition: ServedPartition, address: tuple[str, int], before: FollowedLeader | None) -> None:
+        """Add a partition. The leader's address may have changed. `before`: the leader until now."""
         if self._address != address:
             self._address = address
             await self._disconnect()
         key = TopicPartition(partition.topic, partition.index)
         self._partitions[key] = partition
-        await self._begin(key, partition, followed_epoch)
+        await self._begin(key, partition, before)
 
-    async def _begin(self, key: TopicPartition, partition: ServedPartition, followed_epoch: int = NO_EPOCH) -> None:
-        epoch = partition.leader_epoch
-        cuts = self._fetcher.follow(key, FollowedLog(partition), epoch, followed_epoch=followed_epoch)
+    async def _begin(
+        self, key: TopicPartition, partition: ServedPartition, before: FollowedLeader | None = None
+    ) -> None:
+        epoch, has_same = partition.leader_epoch, before is not None and before.broker_id == self._leader_id
+        cuts = self._fetcher.follow(
+            key,
+            FollowedLog(partition),
+            epoch,
+            followed_epoch=before.leader_epoch if before is not None and has_same else NO_EPOCH,
+            known_epoch=NO_EPOCH if before is None else before.known_epoch,
+        )
         await self._truncate_all(cuts)
         self._fetcher.was_cut(key, epoch)
         self._changed.set()
@@ -233,7 +241,8 @@ class _LeaderFetcher:
     def forget(self, key: TopicPartition) -> FollowedLeader:
         """Stop fetching a partition; return this leader, and the epoch in which it was followed."""
         self._partitions.pop(key, None)
-        return FollowedLeader(self._leader_id, self._fetcher.forget(key))
+        known_epoch = self._fetcher.known_epoch(key)
+        return FollowedLeader(self._leader_id, self._fetcher.forget(key), known_epoch)
 
     async def aclose(self) -> None:
         """End the task, and close the connection."""

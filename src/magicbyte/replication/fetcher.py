@@ -146,7 +146,8 @@ class _Followed:
     `is_out_of_range`: it must first be asked for its offsets. `not_before_ms`: after an error. `refusals`: consecutive
     errors. `committed`: the leader's high watermark in its last response, None before that. `is_to_be_cut`: nothing is
     sent until its log has been truncated. `doubted`: the leader's answer about the latest epoch if it may not have that
-    epoch: the previous one is asked about next.
+    epoch: the previous one is asked about next. `known_epoch`: an epoch to ask about first, or NO_EPOCH: the log has
+    records of later epochs, which were fetched before this broker knew of them.
     """
 
     log: FollowerLog
@@ -159,6 +160,7 @@ class _Followed:
     is_to_be_cut: bool = False
     doubted: EpochEnd | None = None
     unplaced: int = 0
+    known_epoch: int = NO_EPOCH
 
     @property
     def fetched_epoch(self) -> int:
@@ -168,6 +170,8 @@ class _Followed:
     @property
     def asked_epoch(self) -> int:
         """The epoch to ask the leader about next."""
+        if self.known_epoch != NO_EPOCH:
+            return self.log.end_of_epoch(self.known_epoch).epoch
         return self.log.latest_epoch if self.doubted is None else self.log.latest_epoch - 1
 
     @property
@@ -204,16 +208,30 @@ class Fetcher:
         return frozenset(self._followed)
 
     def follow(
-        self, partition: TopicPartition, log: FollowerLog, leader_epoch: int, *, followed_epoch: int = NO_EPOCH
+        self,
+        partition: TopicPartition,
+        log: FollowerLog,
+        leader_epoch: int,
+        *,
+        followed_epoch: int = NO_EPOCH,
+        known_epoch: int = NO_EPOCH,
     ) -> list[Truncate]:
         """Follow the leader of a partition from now on; return how to truncate the log before any request.
 
         `followed_epoch` is the leader epoch in which this leader was followed until now, as returned by `forget`. No
         other replica led between that and the next epoch, so a log without epochs is not truncated then. If it must be
         truncated, nothing is sent until `was_cut`: a leader takes the offset of a fetch as this replica's log end.
+
+        `known_epoch`: from the method of this name, before `forget`, for any leader.
         """
         by_epoch = self._asks_epochs and log.latest_epoch != NO_EPOCH
-        self._followed[partition] = _Followed(log, leader_epoch, by_epoch and not self._compares_epochs)
+        followed = _Followed(log, leader_epoch, by_epoch and not self._compares_epochs)
+        self._followed[partition] = followed
+        # KIP-320: before Fetch 9 a leader cannot see that a follower has missed its election. Such a follower appends
+        # records of later epochs to a log that may diverge below, and the end of the latest epoch does not show it.
+        is_behind = NO_EPOCH < known_epoch < log.latest_epoch
+        if is_behind and log.end_of_epoch(known_epoch).end_offset > log.log_start_offset:
+            followed.known_epoch = known_epoch
         is_same_leader = followed_epoch != NO_EPOCH and leader_epoch - followed_epoch <= 1
         high_watermark = by_high_watermark(log.high_watermark, log.log_end_offset)
         cuts = [] if by_epoch or is_same_leader else self._cut(partition, high_watermark)
@@ -224,6 +242,16 @@ class Fetcher:
         """Record that the log was truncated as returned by `follow`."""
         if (followed := self._current(partition, leader_epoch)) is not None:
             followed.is_to_be_cut = False
+
+    def known_epoch(self, partition: TopicPartition) -> int:
+        """Return the last epoch of the leader that this broker knew when it fetched; NO_EPOCH if it is not followed.
+
+        It stays that of an earlier leader until the log has been compared with the leader's from there on.
+        """
+        followed = self._followed.get(partition)
+        if followed is None:
+            return NO_EPOCH
+        return followed.leader_epoch if followed.known_epoch == NO_EPOCH else followed.known_epoch
 
     def forget(self, partition: TopicPartition) -> int:
         """Stop following: responses to pending requests are ignored for this partition.
@@ -288,6 +316,12 @@ class Fetcher:
             error, end = answers.get(key, (ErrorCode.UNKNOWN_SERVER_ERROR, EpochEnd(-1, -1)))
             if error:
                 self._refused(key, followed, error, now_ms)
+                continue
+            if followed.known_epoch != NO_EPOCH:  # the latest epoch is asked about next
+                own_end = followed.log.end_of_epoch(followed.known_epoch).end_offset
+                followed.known_epoch, followed.not_before_ms = NO_EPOCH, None
+                if UNDEFINED < end.end_offset < own_end:
+                    truncations.append(Truncate(key, end.end_offset))
                 continue
             if followed.doubted is None and followed.doubts(end):
                 followed.doubted, followed.not_before_ms = end, None
