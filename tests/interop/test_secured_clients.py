@@ -30,18 +30,19 @@ CLIENTS: Final = (
 )  # fmt: skip
 RECORDS: Final = matrix.ledger("kcat", "secured", "2")  # plain text, which all can send
 PATIENCE_S: Final = 240
-ENDED: Final = "connection ended inside the TLS handshake"  # without an alert
+NOT_TRUSTED: Final = "|".join(
+    (
+        "TLS: the peer ended the handshake",
+        "TLS: unexpected message",
+        "TLS: wrong version number",  # Java 2.8.2 sends what its buffer still has of its first message, not an alert
+        "connection ended inside the TLS handshake",  # without an alert
+    )
+)
 REFUSED: Final = {
     "wrong password": ("uthentication ?failed", "the login by PLAIN is refused"),
     "wrong password of SCRAM": ("uthentication ?failed", "the login by SCRAM-SHA-256 is refused"),
-    "expired": (
-        "expired|validity check|verify failed",
-        f"TLS: the peer ended the handshake|TLS: unexpected message|{ENDED}",
-    ),
-    "elsewhere": (
-        "match|verify failed|altern|cannot validate",
-        f"TLS: the peer ended the handshake|TLS: unexpected message|{ENDED}",
-    ),
+    "expired": ("expired|validity check|verify failed", NOT_TRUSTED),
+    "elsewhere": ("match|verify failed|altern|cannot validate", NOT_TRUSTED),
     "plain bytes": ("(?i)disconnect|closed|EOF|reset|no.*bytes|unable to bootstrap", "plain bytes on a TLS listener"),
 }
 """What is wrong, what the client says of it, and what the broker's log does."""
@@ -184,7 +185,8 @@ def test_a_refusal_is_clear_on_both_sides_and_shows_no_password(
                 tell(process, folder, settings)
                 with pytest.raises(ClientFailedError) as failure:
                     process.ask("produce", "refused", "none", 0, tmp_path / "ledger")
-                text += f"{failure.value}\n{(folder / 'log').read_text(errors='replace')}"
+                text = f"{failure.value}\n{(folder / 'log').read_text(errors='replace')}"
+                time.sleep(0.1)  # some fail at once, and each attempt is logged
         finally:
             process.close()
         return True
