@@ -70,7 +70,8 @@ class Followed:
 
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    with jvm.broker(VERSION, tmp_path_factory.mktemp("broker"), "log.segment.bytes=1048576") as running:
+    kept = "log.retention.ms=-1"  # the records are old: half a minute after its start a broker deletes their segments
+    with jvm.broker(VERSION, tmp_path_factory.mktemp("broker"), "log.segment.bytes=1048576", kept) as running:
         yield running
 
 
