@@ -174,3 +174,28 @@ def test_bytes_that_are_no_record_end_the_handshake(tmp_path: Path) -> None:
         made.close()
 
     run(work())
+
+
+def test_a_client_that_refuses_a_certificate_without_an_alert_is_told_as_such(tmp_path: Path) -> None:
+    """Kafka 2.8.2 on Java 17 sends its first message again, of which six bytes are overwritten."""
+    change = b"\x14\x03\x03\x00\x01\x01"
+
+    async def work() -> None:
+        server_context, client_context = contexts(tmp_path)
+        taken, made = await connected()
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = client_context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        with pytest.raises(ssl.SSLWantReadError):
+            client.do_handshake()
+        hello = outgoing.read()
+        await made.write([hello])
+        handshake = asyncio.create_task(TlsStream(taken, server_context, server_side=True).handshake())
+        await made.read(1 << 16)
+        await made.write([change + change + hello[len(change) :]])
+        said = "TLS: wrong version number after the broker's certificate was sent: does the client trust it"
+        with pytest.raises(SecurityError, match=said):
+            await handshake
+        taken.close()
+        made.close()
+
+    run(work())

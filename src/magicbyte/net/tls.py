@@ -21,6 +21,11 @@ _WRITE_BYTES: Final = 256 << 10  # encrypted before they are sent
 _JOINED: Final = 16 << 10  # small buffers up to this total share a TLS record
 _TURNS: Final = 16  # consecutive reads before other connections are served
 _HANDSHAKE: Final = 22  # the first byte of every TLS connection
+_WITHOUT_ALERT: Final = frozenset({"UNEXPECTED_MESSAGE", "WRONG_VERSION_NUMBER"})
+"""OpenSSL's reasons for what Java clients send in place of an alert if they refuse a certificate.
+
+Kafka 2.8.2 sends its first message again, from a buffer of which the first bytes are overwritten.
+"""
 
 
 class TlsStream:
@@ -44,16 +49,19 @@ class TlsStream:
 
         Raises SecurityError if one side does not trust the other, NetworkError if the peer is gone.
         """
-        is_first = True
+        is_first, is_answered = True, False
         while True:
             try:
                 self._tls.do_handshake()
                 break
             except ssl.SSLWantReadError:
                 await self._flush()
+                is_answered = not is_first
             except ssl.SSLError as error:
                 await self._flush()  # sends the alert
-                raise SecurityError(f"{self.peer}: {self._why(error)}") from None
+                is_doubted = self._is_server and is_answered and error.reason in _WITHOUT_ALERT
+                hint = " after the broker's certificate was sent: does the client trust it?" if is_doubted else ""
+                raise SecurityError(f"{self.peer}: {self._why(error)}{hint}") from None
             data = await self._stream.read(_READ_BYTES)
             if not data:
                 raise NetworkError(f"{self.peer}: the connection ended inside the TLS handshake")
