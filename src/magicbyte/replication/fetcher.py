@@ -229,7 +229,7 @@ class Fetcher:
         self._followed[partition] = followed
         # KIP-320: before Fetch 9 a leader cannot see that a follower has missed its election. Such a follower appends
         # records of later epochs to a log that may diverge below, and the end of the latest epoch does not show it.
-        is_behind = NO_EPOCH < known_epoch < log.latest_epoch
+        is_behind = followed.is_truncating and NO_EPOCH < known_epoch < log.latest_epoch
         if is_behind and log.end_of_epoch(known_epoch).end_offset > log.log_start_offset:
             followed.known_epoch = known_epoch
         is_same_leader = followed_epoch != NO_EPOCH and leader_epoch - followed_epoch <= 1
