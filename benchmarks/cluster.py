@@ -43,6 +43,7 @@ ROUNDS, WARM_UPS = 5, 5
 FAILOVERS, TOPICS = 3, 200
 MANY = {"topics": 20, "partitions": 100}
 CATCH_UPS, CAUGHT_UP = 2, 1 << 30
+PATIENCE_S = 300
 POLL_S = 0.01
 COMMON = (
     "log.retention.ms=-1",
@@ -98,13 +99,21 @@ class Cluster:
     def until(self, is_so: Callable[[ClusterMetadata], bool], topic: str | None = None) -> ClusterMetadata:
         """Wait until clients are told so, of a topic, else of all; return what they are told."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        deadline = time.monotonic() + 300
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             with contextlib.suppress(KafkaException, KeyError):  # of a broker that was just killed, or has just started
                 told = admin.list_topics(topic, timeout=5)
                 if (topic is None or told.topics[topic].partitions) and is_so(told):
                     return told
             assert time.monotonic() < deadline, f"{topic or 'all topics'}: the state that is waited for does not come"
+            time.sleep(POLL_S)
+
+    @staticmethod
+    def wait_for(is_so: Callable[[], bool], what: str) -> None:
+        """Wait until something is so on the disk, which clients are not told."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline, f"{PATIENCE_S} s are over before {what}"
             time.sleep(POLL_S)
 
     def leader(self, topic: str) -> int:
@@ -381,11 +390,9 @@ def catching_up(folder: Path) -> dict[str, Any]:
         logs, wanted = made.logs(follower, topic), sum(each.stat().st_size for each in made.logs(leader, topic))
         used, begin = made.cpu(), time.perf_counter()
         made.start(follower)
-        while not sum(each.stat().st_size for each in logs):
-            time.sleep(POLL_S)
+        made.wait_for(lambda: sum(each.stat().st_size for each in logs) > 0, "the follower fetches")
         used_before, first = made.cpu(), time.perf_counter()
-        while sum(each.stat().st_size for each in logs) < wanted:
-            time.sleep(POLL_S)
+        made.wait_for(lambda: sum(each.stat().st_size for each in logs) >= wanted, "the follower has the whole log")
         copied = time.perf_counter()
         made.until_in_sync(topic)
         return {

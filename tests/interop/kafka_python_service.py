@@ -22,7 +22,7 @@ class SpawnedService:
 
     def __init__(self, args: Sequence[str], env: Mapping[str, str]) -> None:
         self._command, self._environment = ["setpriv", "--pdeathsig", "KILL", "--", *args], env
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (as long as this is)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process runs)
 
     def start(self) -> None:
         self._process = subprocess.Popen(

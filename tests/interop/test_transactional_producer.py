@@ -35,7 +35,9 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with jvm.broker(request.param, folder, *SETTINGS) as state:
         made = CliRunner().invoke(main, ["topics", "create", "-b", state["bootstrap"], "lines", "--partitions", "1"])
         assert made.exit_code == 0, made.output
+        end = time.monotonic() + SECONDS
         while "lines" not in CliRunner().invoke(main, ["topics", "list", "-b", state["bootstrap"]]).stdout:
+            assert time.monotonic() < end, "the broker does not know the topic"
             time.sleep(0.2)  # the controller has made it, and the broker may not have heard of it
         yield request.param, state["bootstrap"]
 

@@ -46,10 +46,12 @@ class Server(NamedTuple):
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """Let the process stand still. Its threads go on for a moment behind the signal."""
+        """Let the process stand still. Its threads run for a moment after the signal."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
+            end = time.monotonic() + PATIENCE_S
             while any(_state(each) != "T" for each in Path(f"/proc/{self.pid}/task").iterdir()):
+                assert time.monotonic() < end, "ZooKeeper does not stand still"
                 time.sleep(0.01)
             yield
         finally:
