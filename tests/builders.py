@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ def base64_text(cell: bytes | None) -> str | None:
 def unbase64(text: str | None) -> bytes | None:
     """Return the bytes of a cell in JSON, None for null."""
     return None if text is None else base64.b64decode(text)
+
+
+def add_run(path: Path, figures: dict[str, Any]) -> None:
+    """Add the figures of a run to a file with a JSON list of runs; make the file if there is none."""
+    runs = json.loads(path.read_text()) if path.exists() else []
+    path.write_text(json.dumps([*runs, figures], indent=1) + "\n")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

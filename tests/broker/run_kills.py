@@ -33,6 +33,7 @@ import kafka
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, KafkaTimeoutError, RequestTimedOutError
 
+from builders import add_run
 from magicbyte.client import Client, admin
 from magicbyte.client.admin import NewTopic
 from ports import free_port
@@ -356,8 +357,7 @@ def main() -> None:
     text = json.dumps(figures, indent=1) + "\n"
     print(text)
     if chosen.out is not None:
-        runs = json.loads(chosen.out.read_text()) if chosen.out.exists() else []
-        chosen.out.write_text(json.dumps([*runs, figures], indent=1) + "\n")
+        add_run(chosen.out, figures)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from ports import free_port
 HERE = Path(__file__).parent
 ALL_FORMATS = "3.9.1"  # the last release whose classes write all three formats
 LAUNCHER = [sys.executable, str(HERE / "kafka_oracle.py")]
+FIELDS = ("offset", "timestamp", "timestampType", "key", "value")  # the first columns of java/Consume*.java
 SECONDS = 240  # for a Java program, its compilation included; a broker may take as long to start
 
 Json = dict[str, Any]
@@ -64,6 +65,19 @@ def consumed(
     else:
         printed = run("Consume", bootstrap, ",".join(names), isolation, version=version)
     return {topic: part.splitlines() for topic, part in zip(names, printed.decode().split("\f\n"), strict=True)}
+
+
+def consumed_records(version: str, bootstrap: str, topics: Iterable[str], *fields: str) -> dict[str, list[Json]]:
+    """Return the fields, some of `FIELDS`, of the records that `consumed` prints. Offsets are numbers, None is null."""
+    return {
+        topic: [_record(line, fields) for line in lines]
+        for topic, lines in consumed(version, bootstrap, topics).items()
+    }
+
+
+def _record(line: str, fields: Iterable[str]) -> Json:
+    cells: Json = {name: None if cell == "~" else cell for name, cell in zip(FIELDS, line.split("\t"), strict=False)}
+    return {name: int(cells[name]) if name == "offset" else cells[name] for name in fields}
 
 
 @contextmanager

@@ -36,6 +36,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import wire_reader
+from builders import add_run
 from interop import jvm, kafka_oracle
 from interop.builders import log_bytes
 from interop.processes import BROKERS, DIES_WITH_US, HERE, PATIENCE_S, TREE, BadDayError, Member, Tree, own_network
@@ -516,8 +517,7 @@ def main() -> None:
         figures = asyncio.run(campaign(folder, chosen.minutes, seed=chosen.seed, has_network=has_network))
     print(json.dumps(figures))
     if chosen.out is not None:
-        runs = json.loads(chosen.out.read_text()) if chosen.out.exists() else []
-        chosen.out.write_text(json.dumps([*runs, figures], indent=1) + "\n")
+        add_run(chosen.out, figures)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from builders import add_run
 from interop.bounced import SIZES, Bounced, make_topics, running
 from interop.processes import DIES_WITH_US, BadDayError
 from interop.run_cluster_kills import judge_history
@@ -279,8 +280,7 @@ def main() -> None:
         )
     print(json.dumps(figures))
     if chosen.out is not None:
-        runs = json.loads(chosen.out.read_text()) if chosen.out.exists() else []
-        chosen.out.write_text(json.dumps([*runs, figures], indent=1) + "\n")
+        add_run(chosen.out, figures)
 
 
 if __name__ == "__main__":

@@ -102,14 +102,7 @@ class Compacted:
         jvm.run("Produce", bootstrap, *pairs, stdin=lines.encode(), version=self.version)
 
     def consume(self, bootstrap: str) -> dict[str, list[Json]]:
-        found: dict[str, list[Json]] = {}
-        for topic, lines in jvm.consumed(self.version, bootstrap, self.topics).items():
-            found[topic] = []
-            for line in lines:
-                offset, _, _, key, value, *_ = (None if cell == "~" else cell for cell in line.split("\t"))
-                assert offset is not None
-                found[topic].append({"offset": int(offset), "key": key, "value": value})
-        return found
+        return jvm.consumed_records(self.version, bootstrap, self.topics, "offset", "key", "value")
 
 
 @pytest.mark.parametrize("version", SOURCES)

@@ -60,6 +60,18 @@ def program() -> tuple[Path, Path]:
     return client_programs.built("go", "kgo-test", [GO / "go.sum"], build) / "kgo.test", folder / "pkg/kgo"
 
 
+def output(program: tuple[Path, Path], choice: str, settings: dict[str, str], seconds: float = SECONDS) -> str:
+    """Run the tests that `choice`, an option, names; return what they print. They must pass."""
+    binary, folder = program
+    done = subprocess.run(
+        [*DIES_WITH_US, str(binary), "-test.v", choice],
+        cwd=folder, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=seconds,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:]
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("size", "as_version"),
     [("one", "3.9"), ("one", "4.1"), ("three", "3.9")],
@@ -68,22 +80,16 @@ def program() -> tuple[Path, Path]:
 def test_records_go_through_three_consumers_in_transactions_once_and_in_order(
     program: tuple[Path, Path], size: str, as_version: str, tmp_path: Path
 ) -> None:
-    binary, folder = program
     with running(size, tmp_path, as_version=as_version) as brokers:
         settings = {
             "KGO_SEEDS": brokers.bootstrap,
             "KGO_TEST_RF": "3" if size == "three" else "1",
             "KGO_TEST_RECORDS": str(RECORDS),
         }
-        for number in range(RUNS):
-            done = subprocess.run(
-                [*DIES_WITH_US, str(binary), "-test.v", f"-test.run=^{TEST}$"],
-                cwd=folder, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                timeout=SECONDS,
-            )  # fmt: skip
-            assert done.returncode == 0, f"run {number}: {done.stdout[-3000:]}"
+        for _ in range(RUNS):
+            said = output(program, f"-test.run=^{TEST}$", settings)
             for balancer in BALANCERS:
-                assert f"--- PASS: {TEST}/{balancer} (" in done.stdout
+                assert f"--- PASS: {TEST}/{balancer} (" in said
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,6 @@ def test_records_go_through_three_consumers_in_transactions_once_and_in_order(
 def test_its_package_passes_with_three_brokers(
     program: tuple[Path, Path], left_out: tuple[str, ...], tmp_path: Path
 ) -> None:
-    binary, folder = program
     with running("three", tmp_path, as_version="3.9") as brokers:
         settings = {
             "KGO_SEEDS": brokers.bootstrap,
@@ -101,22 +106,16 @@ def test_its_package_passes_with_three_brokers(
             "KGO_TEST_RECORDS": str(SUITE_RECORDS),
             "KGO_LOG_LEVEL": "none",
         }
-        done = subprocess.run(
-            [*DIES_WITH_US, str(binary), "-test.v", f"-test.skip=^({'|'.join(left_out)})$"],
-            cwd=folder, env={**os.environ, **settings}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=SUITE_SECONDS,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-5000:]
-    assert set(re.findall(r"^--- SKIP: (\w+)", done.stdout, re.MULTILINE)) == LACKING
-    assert len(re.findall(r"^--- PASS: ", done.stdout, re.MULTILINE)) > 100
+        said = output(program, f"-test.skip=^({'|'.join(left_out)})$", settings, SUITE_SECONDS)
+    assert set(re.findall(r"^--- SKIP: (\w+)", said, re.MULTILINE)) == LACKING
+    assert len(re.findall(r"^--- PASS: ", said, re.MULTILINE)) > 100
     if GROUPS not in left_out:
         for balancer in BALANCERS:
-            assert f"--- PASS: {GROUPS}/{balancer} (" in done.stdout
+            assert f"--- PASS: {GROUPS}/{balancer} (" in said
 
 
 @pytest.mark.parametrize("bits", ["256", "512"])
 def test_its_tests_of_logins_by_scram_pass(program: tuple[Path, Path], bits: str, tmp_path: Path) -> None:
-    binary, folder = program
     listeners = {"PLAINTEXT": "127.0.0.1:0", "SASL_PLAINTEXT": "127.0.0.1:0"}
     settings = {
         "listeners": ",".join(f"{name}://{address}" for name, address in listeners.items()),
@@ -130,12 +129,7 @@ def test_its_tests_of_logins_by_scram_pass(program: tuple[Path, Path], bits: str
             "KGO_TEST_SCRAM": f"{USER}:{PASSWORD}:{bits}",
             "KGO_TEST_SCRAM_SEEDS": broker.address("SASL_PLAINTEXT"),
         }
-        done = subprocess.run(
-            [*DIES_WITH_US, str(binary), "-test.v", f"-test.run=^({'|'.join(SCRAM_TESTS)})$"],
-            cwd=folder, env={**os.environ, **told}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=SECONDS,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
+        said = output(program, f"-test.run=^({'|'.join(SCRAM_TESTS)})$", told)
     for name in SCRAM_TESTS:
-        assert f"--- PASS: {name} (" in done.stdout
-    assert PASSWORD not in done.stdout
+        assert f"--- PASS: {name} (" in said
+    assert PASSWORD not in said

@@ -212,14 +212,7 @@ class Travels:
 
     def consume(self, bootstrap: str) -> dict[str, list[Json]]:
         """Return what the version's own consumer reads of each topic."""
-        found: dict[str, list[Json]] = {}
-        for topic, lines in jvm.consumed(self.version, bootstrap, self.topics).items():
-            found[topic] = []
-            for line in lines:
-                offset, _, _, key, value, *_ = (None if cell == "~" else cell for cell in line.split("\t"))
-                assert offset is not None
-                found[topic].append({"offset": int(offset), "key": key, "value": value})
-        return found
+        return jvm.consumed_records(self.version, bootstrap, self.topics, "offset", "key", "value")
 
 
 def records_of(log: PartitionLog) -> list[Json]:

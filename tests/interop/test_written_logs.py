@@ -283,14 +283,8 @@ class Opened:
 
     def consume(self, bootstrap: str) -> dict[str, list[Json]]:
         """Return offset, key and value of all records, and what else the version's consumer knows."""
-        found: dict[str, list[Json]] = {}
-        for topic, lines in jvm.consumed(self.version, bootstrap, self.records).items():
-            found[topic] = []
-            for line in lines:
-                offset, timestamp, _, key, value, *_ = (None if cell == "~" else cell for cell in line.split("\t"))
-                assert offset is not None
-                found[topic].append({"offset": int(offset), "timestamp": timestamp, "key": key, "value": value})
-        return found
+        fields = ("offset", "timestamp", "key", "value")
+        return jvm.consumed_records(self.version, bootstrap, self.records, *fields)
 
 
 def segments(case_id: str) -> dict[str, bytes]:
