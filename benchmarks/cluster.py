@@ -4,7 +4,8 @@
   with three replicas. Clusters run at the same time and take turns. Beside the rate stands what the three brokers used
   of CPU together (utime and stime).
 - failover: the leader of a partition is killed (SIGKILL); seconds until a produce with `acks=all` succeeds again.
-  ZooKeeper ends the session after 6 s, at one of its ticks; `after_session` begins when the broker's node is gone.
+  ZooKeeper ends the session 6 s after its last request, at one of its ticks of 2 s: leaders are killed at different
+  times between two ticks, the same for both. `after_session` begins when the broker's node is gone.
 - controller: the controller of 2,000 partitions with three replicas is killed; seconds until clients are told of its
   successor and of a live leader for each partition. `after_session` as above.
 - topics: seconds until 200 topics of one partition with three replicas were made by one request.
@@ -13,6 +14,9 @@
   brokers from the start on, `cpu_copying` from the first byte on.
 - four: one broker of ours beside four in a cluster, `acks=1`, linger.ms=5, a topic of four partitions without further
   replicas: what the brokers used of CPU together for a record.
+
+A virtual machine may get pages of memory from its host at their first use, which takes longer than a copy, and give
+free ones back after seconds. So more of them than are needed are used and freed just before.
 
 Run: python benchmarks/cluster.py [CASE...]   (written to benchmarks/results/cluster.json)
 """
@@ -40,10 +44,12 @@ KAFKA = "2.8.2"
 RIVAL = f"Kafka {KAFKA}"
 BROKERS, PARTITIONS = (1, 2, 3), 3
 ROUNDS, WARM_UPS = 5, 5
-FAILOVERS, TOPICS = 3, 200
+FAILOVERS, SUCCESSIONS, TOPICS = 10, 3, 200
+TICK_S = 2.0  # of ZooKeeper
 MANY = {"topics": 20, "partitions": 100}
 CATCH_UPS, CAUGHT_UP = 2, 1 << 30
 PATIENCE_S = 300
+PIECE = 1 << 20
 POLL_S = 0.01
 COMMON = (
     "log.retention.ms=-1",
@@ -205,8 +211,22 @@ RIVALS: dict[str, type[Cluster]] = {OURS: Ours, RIVAL: Kafka}
 SIZES: dict[str, type[Cluster]] = {"one broker": Alone, "four brokers": Four}
 
 
+def use_pages(folder: Path, size: int) -> None:
+    """Use pages of memory for so many bytes, and free them."""
+    path = folder / "pages"
+    with path.open("wb", buffering=0) as file:
+        for _ in range(0, 4 * size, PIECE):
+            file.write(bytes(PIECE))
+    path.unlink()
+
+
 def send(
-    made: Cluster, topic: str, lines: list[bytes], count: int, acks: str = "all", partitions: int = PARTITIONS
+    made: Cluster,
+    topic: str,
+    lines: list[bytes],
+    count: int,
+    acks: str = "all",
+    partitions: int = PARTITIONS,
 ) -> None:
     """Send records to all partitions in turn, and wait until all are acknowledged."""
     client = Producer(
@@ -235,20 +255,21 @@ def send(
 
 
 def in_turns(
-    folder: Path, kinds: Mapping[str, type[Cluster]], acks: str, partitions: int, replicas: int
+    folder: Path, kinds: Mapping[str, type[Cluster]], acks: str, partitions: int, replicas: int, share: float
 ) -> dict[str, Any]:
-    """Produce to clusters that run at the same time and take turns."""
+    """Produce a share of `RECORDS` to clusters that run at the same time and take turns."""
     results: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
         clusters = {name: stack.enter_context(cluster(kind, folder / name.split()[0])) for name, kind in kinds.items()}
         for size, count in RECORDS.items():
-            lines, count = values(size), count // 2
+            lines, count = values(size), int(count * share)
             rates: dict[str, list[float]] = {name: [] for name in clusters}
             cpu: dict[str, list[float]] = {name: [] for name in clusters}
             for made in clusters.values():
                 made.make(f"size-{size}", partitions, replicas)
             for number in range(WARM_UPS + ROUNDS):
                 for name, made in clusters.items():
+                    use_pages(folder, count * size * replicas)
                     used, begin = made.cpu(), time.perf_counter()
                     send(made, f"size-{size}", lines, count, acks, partitions)
                     seconds = time.perf_counter() - begin
@@ -269,12 +290,12 @@ def in_turns(
 
 def producing(folder: Path) -> dict[str, Any]:
     """Produce with acks=all."""
-    return in_turns(folder, RIVALS, "all", PARTITIONS, len(BROKERS))
+    return in_turns(folder, RIVALS, "all", PARTITIONS, len(BROKERS), 0.5)
 
 
 def beside_one(folder: Path) -> dict[str, Any]:
-    """Produce to four brokers, and to one."""
-    return in_turns(folder, SIZES, "1", len(Four.numbers), 1)
+    """Produce to four brokers, and to one: so much that their connections cost little beside it."""
+    return in_turns(folder, SIZES, "1", len(Four.numbers), 1, 4.0)
 
 
 def timed(folder: Path, work: Callable[[Cluster, int], dict[str, float]], times: int) -> dict[str, Any]:
@@ -314,6 +335,7 @@ def failing_over(folder: Path) -> dict[str, Any]:
         )
         client.produce(topic, b"before")
         assert not client.flush(30)
+        time.sleep(number * TICK_S / FAILOVERS)
         acknowledged: list[float] = []
         with made.session(leader) as ended:
             begin = time.perf_counter()
@@ -354,7 +376,7 @@ def succeeding(folder: Path) -> dict[str, Any]:
         made.start(controller)
         return {"seconds": end - begin, "after_session": end - ended[0]}
 
-    return timed(folder, work, FAILOVERS)
+    return timed(folder, work, SUCCESSIONS)
 
 
 def making(folder: Path) -> dict[str, Any]:
@@ -388,6 +410,7 @@ def catching_up(folder: Path) -> dict[str, Any]:
         send(made, topic, lines, CAUGHT_UP // 1000, acks="1")
         os.sync()  # what was produced is written to the disk before the measurement
         logs, wanted = made.logs(follower, topic), sum(each.stat().st_size for each in made.logs(leader, topic))
+        use_pages(made.folder, wanted)
         used, begin = made.cpu(), time.perf_counter()
         made.start(follower)
         made.wait_for(lambda: sum(each.stat().st_size for each in logs) > 0, "the follower fetches")

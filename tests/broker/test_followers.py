@@ -18,7 +18,7 @@ from magicbyte.broker.partition import ServedPartition
 from magicbyte.broker.replica_fetchers import ReplicaFetchers
 from magicbyte.client import Client
 from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.errors import ErrorCode
+from magicbyte.errors import ErrorCode, OutOfDescriptorsError
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.records.encode import Format
@@ -55,6 +55,41 @@ def test_a_log_is_not_cut_by_what_the_leader_of_an_earlier_epoch_said(folder: Pa
             assert partition.log.log_end_offset == 3
             await fetcher._truncate_all([Truncate(key, 1)])
             assert partition.log.log_end_offset == 1
+
+    run(work())
+
+
+def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_compared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures, known = replica_fetchers._truncate, list[Truncate](), list[int]()
+
+    def failing(partition: Any, cut: Truncate, monotonic_ms: int) -> None:
+        if cut.known_epoch == 7 and not failures:
+            failures.append(cut)
+            raise OutOfDescriptorsError("no descriptors")
+        real(partition, cut, monotonic_ms)
+
+    async def work() -> None:
+        async with cluster(folder, 2, replica_fetch_backoff_ms="10") as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await send(client, "t", 0, records(3))
+            fetchers, partition = await followed(members)
+            fetcher, key = fetchers._by_key[TopicPartition("t", 0)], TopicPartition("t", 0)
+            follow = fetcher._fetcher.follow
+
+            def following(*given: Any, known_epoch: int, **named: Any) -> list[Truncate]:
+                known.append(known_epoch)
+                return follow(*given, known_epoch=known_epoch, **named)
+
+            monkeypatch.setattr(fetcher._fetcher, "follow", following)
+            monkeypatch.setattr(replica_fetchers, "_truncate", failing)
+            await fetcher._truncate_all([Truncate(key, 1, known_epoch=7)])
+            assert key not in fetcher._fetcher.partitions
+            await until(lambda: key in fetcher._fetcher.partitions)
+            assert (len(failures), known) == (1, [7])
+            await send(client, "t", 0, records(1), LEADER_ONLY)
+            await until(lambda: partition.log.log_end_offset == 4)
 
     run(work())
 

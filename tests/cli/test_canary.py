@@ -56,13 +56,15 @@ def store_the_new_format(cluster: Cluster, _broker: Broker) -> None:
     assert run("configs", "set", "-b", cluster.bootstrap_servers, "--broker", str(CANARY), setting).exit_code == 0
 
 
-def take_thirty_ms_more(_cluster: Cluster, broker: Broker) -> None:
+def take_thirty_ms_more(cluster: Cluster, broker: Broker) -> None:
     """Appends take longer, as on a slow disk: this is counted as local time."""
-    (log,) = [
-        partition.log
-        for key, partition in broker.served.replicas.partitions.items()
-        if key[0] == "orders" and partition.leader_id == CANARY
-    ]
+
+    def led() -> list[Any]:
+        partitions = broker.served.replicas.partitions.items()
+        return [each.log for key, each in partitions if key[0] == "orders" and each.leader_id == CANARY]
+
+    cluster.wait(lambda: len(led()) == 1)  # the broker learns of the controller's decision a moment later
+    (log,) = led()
     appended = log.append
 
     def slowly(*arguments: Any, **given: Any) -> Any:

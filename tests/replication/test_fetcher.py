@@ -128,7 +128,7 @@ def test_a_follower_that_missed_an_election_finds_that_its_log_parted_below_what
     fetcher, follower = fetched_before_it_was_known(1, 3)  # the leader has 0, 2, 3
     asked = fetcher.next(0)
     assert asked == AskEpochs((EpochQuestion(A, 3, 1),))
-    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(-1, 1))}, 0) == [Truncate(A, 1)]
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(-1, 1))}, 0) == [Truncate(A, 1, known_epoch=1)]
     follower.truncate(1)
     assert fetcher.next(0) == AskEpochs((EpochQuestion(A, 3, 0),))
 

@@ -231,12 +231,12 @@ class _LeaderFetcher:
         self._fetcher.was_cut(key, epoch)
         self._changed.set()
 
-    async def _begin_again(self, key: TopicPartition, epoch: int) -> None:
-        """Restart following a partition after a delay, if it is still followed in the same epoch."""
+    async def _begin_again(self, cut: Truncate, epoch: int) -> None:
+        """Restart following a partition that was not truncated, after a delay, if it is followed in the same epoch."""
         await asyncio.sleep(self._runtime.config.replica_fetch_backoff_ms / 1000)
-        partition = self._partitions.get(key)
+        key, partition = cut.partition, self._partitions.get(cut.partition)
         if partition is not None and partition.leader_epoch == epoch and key not in self._fetcher.partitions:
-            await self._begin(key, partition)
+            await self._begin(key, partition, FollowedLeader(self._leader_id, NO_EPOCH, cut.known_epoch))
 
     def forget(self, key: TopicPartition) -> FollowedLeader:
         """Stop fetching a partition; return this leader, and the epoch in which it was followed."""
@@ -437,7 +437,7 @@ class _LeaderFetcher:
             except OutOfDescriptorsError as error:
                 self._complain("%s: cannot be truncated, and is retried: %s", partition, error)
                 self._fetcher.forget(cut.partition)
-                self._runtime.spawn(self._begin_again(cut.partition, epoch))
+                self._runtime.spawn(self._begin_again(cut, epoch))
             except (MagicbyteError, OSError) as error:
                 self._complain("%s: cannot be truncated, and is no longer replicated: %s", partition, error)
                 self._fetcher.forget(cut.partition)

@@ -109,11 +109,15 @@ Step: TypeAlias = AskEpochs | AskOffsets | Fetch | Wait
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Truncate a log to an offset, or delete all of it (`fully`) and begin there."""
+    """Truncate a log to an offset, or delete all of it (`fully`) and begin there.
+
+    `known_epoch` ends there in the leader's log; it is given to `follow` if the log could not be truncated.
+    """
 
     partition: TopicPartition
     offset: int
     fully: bool = False
+    known_epoch: int = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,10 +322,9 @@ class Fetcher:
                 self._refused(key, followed, error, now_ms)
                 continue
             if followed.known_epoch != NO_EPOCH:  # the latest epoch is asked about next
-                own_end = followed.log.end_of_epoch(followed.known_epoch).end_offset
-                followed.known_epoch, followed.not_before_ms = NO_EPOCH, None
-                if UNDEFINED < end.end_offset < own_end:
-                    truncations.append(Truncate(key, end.end_offset))
+                known_epoch, followed.known_epoch, followed.not_before_ms = followed.known_epoch, NO_EPOCH, None
+                if UNDEFINED < end.end_offset < followed.log.end_of_epoch(known_epoch).end_offset:
+                    truncations.append(Truncate(key, end.end_offset, known_epoch=known_epoch))
                 continue
             if followed.doubted is None and followed.doubts(end):
                 followed.doubted, followed.not_before_ms = end, None
