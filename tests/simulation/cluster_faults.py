@@ -62,7 +62,7 @@ class ClusterUnderFaults(ABC):
             "inter.broker.protocol.version": self.protocol,
             "log.flush.interval.messages": "1" if self.is_durable else str(2**63 - 1),
             "log.segment.bytes": self.random.choice(["2000", "20000", "1000000"]),
-            "min.insync.replicas": "2",
+            "min.insync.replicas": str(min(brokers, 2)),
             "replica.lag.time.max.ms": self.random.choice(["3000", "10000"]),
             "leader.imbalance.check.interval.seconds": "20",
             "controller.socket.timeout.ms": "5000",
@@ -113,6 +113,8 @@ class ClusterUnderFaults(ABC):
             self._slow_link, self._reset, self._expire, self._lose_answer, self._turn_clock, self._slow_disk,
             self._stop,
         ]  # fmt: skip
+        if len(self.brokers) == 1:
+            kinds = [each for each in kinds if each not in (self._cut, self._cut_one_way, self._slow_link, self._reset)]
         going = list[asyncio.Task[None]]()
         while not self._is_over:
             await asyncio.sleep(self.random.uniform(0.5, 8))

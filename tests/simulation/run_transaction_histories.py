@@ -111,6 +111,7 @@ def main() -> int:
     parser.add_argument("--operations", type=int, default=OPERATIONS, help="of clients, at least, in each history")
     parser.add_argument("--transaction-protocol", type=int, choices=(1, 2), default=1)
     parser.add_argument("--groups", action="store_true", help="of transformers that are members of a group (KIP-447)")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=3, help="in the cluster")
     parser.add_argument("--seconds", type=float, default=1e9, help="of CPU, after which no further history is begun")
     parser.add_argument("--verbose", action="store_true", help="print faults and what brokers log")
     parser.add_argument("-o", "--output", type=Path, help="a JSON file to add the figures to")
@@ -122,8 +123,10 @@ def main() -> int:
         transactions=options.transactions,
         operations=options.operations,
         transaction_protocol=options.transaction_protocol,
+        brokers=options.brokers,
     )
-    kind = f"protocol {options.transaction_protocol}{', groups' if options.groups else ''}"
+    kinds = [f"protocol {options.transaction_protocol}"]
+    kinds += ["groups"] * options.groups + ["one broker"] * (options.brokers == 1)
     histories = ran(make, range(first, last + 1), failed, seconds=options.seconds, verbose=options.verbose)
     while True:
         cpu_s, known = time.process_time(), set(failed)
@@ -136,7 +139,7 @@ def main() -> int:
         figures = figures_of(found, wrong, time.process_time() - cpu_s)
         total = joined(total, figures, commit, seeds)
         if options.output is not None:
-            add(options.output, kind, figures, commit, seeds)
+            add(options.output, ", ".join(kinds), figures, commit, seeds)
     print(json.dumps(total, indent=2))
     print(f"{time.process_time() - begun:.0f} s of CPU", file=sys.stderr)
     return 1 if failed else 0

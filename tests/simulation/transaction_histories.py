@@ -71,7 +71,8 @@ class TransactionHistory(ClusterUnderFaults):
 
     `resends`: requests that clients send again when they are not answered, as Kafka's do, rather than
     get a new epoch. Then nothing goes wrong but that these are late: more is not needed to show what that leads to.
-    `verifies`: leaders ask whether their partition is in a transaction of protocol 1.
+    `verifies`: leaders ask whether their partition is in a transaction of protocol 1. `brokers`: in the cluster; one
+    alone has no followers, so such a history costs a third.
     """
 
     def __init__(
@@ -84,8 +85,12 @@ class TransactionHistory(ClusterUnderFaults):
         transaction_protocol: int = 1,
         resends: tuple[str, ...] = (),
         verifies: bool = True,
+        brokers: int = 3,
     ) -> None:
         settings = {
+            "transaction.state.log.replication.factor": str(brokers),
+            "transaction.state.log.min.isr": str(min(brokers, 2)),
+            "offsets.topic.replication.factor": str(brokers),
             "transaction.state.log.num.partitions": str(COORDINATORS[STATE_TOPIC]),
             "offsets.topic.num.partitions": str(COORDINATORS[OFFSETS_TOPIC]),
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
@@ -94,7 +99,8 @@ class TransactionHistory(ClusterUnderFaults):
         if transaction_protocol == 2:
             settings["as.version"] = RELEASE
         drawn = protocol or Random(f"{seed} protocol").choice(PROTOCOLS[transaction_protocol])
-        super().__init__(seed, partitions=len(INPUTS) + len(OUTPUTS), protocol=drawn, settings=settings)
+        places = len(INPUTS) + len(OUTPUTS)
+        super().__init__(seed, partitions=places, brokers=brokers, protocol=drawn, settings=settings)
         self.transactions, self.operations, self.resends = transactions, operations, resends
         self.transaction_protocol = transaction_protocol
         self.timeout_ms = self.random.choice([3000, 6000, 15_000])
