@@ -57,6 +57,9 @@ class Log:
     def latest_epoch(self) -> int:
         return self.epochs[-1][0] if self.epochs else -1
 
+    def epoch_after(self, epoch: int) -> int:
+        return next((each for each, _ in self.epochs if each > epoch), -1)
+
     def append(self, epoch: int, value: int) -> None:
         self.note(epoch)
         self.records.append((epoch, value))

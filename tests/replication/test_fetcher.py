@@ -153,6 +153,22 @@ def test_what_a_follower_fetched_from_an_unknown_epoch_is_compared_later_if_the_
     assert fetcher.known_epoch(A) == 4
 
 
+def test_each_epoch_since_the_known_one_is_compared() -> None:
+    """The epoch that was known ends alike; the logs part in a later one, below the latest."""
+    fetcher, follower = fetched_before_it_was_known(1, 2, 2, 3)  # the leader has 0, 1, 2, 3
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 3, 1),))
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(-1, 2))}, 0) == []
+    assert fetcher.known_epoch(A) == 2
+    asked = fetcher.next(0)
+    assert asked == AskEpochs((EpochQuestion(A, 3, 2),))
+    cuts = fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(-1, 3))}, 0)
+    assert cuts == [Truncate(A, 3, known_epoch=2)]
+    follower.truncate(3)
+    assert fetcher.next(0) == AskEpochs((EpochQuestion(A, 3, 2),))
+    assert fetcher.known_epoch(A) == 3
+
+
 def test_a_log_that_came_with_later_epochs_than_its_cluster_has_is_not_compared_before_them() -> None:
     fetcher, follower = Fetcher(asks_epochs=True), log_of(9)  # of epoch 3
     fetcher.follow(A, follower, 0)

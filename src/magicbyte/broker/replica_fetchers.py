@@ -119,6 +119,11 @@ class FollowedLog:
         log = self._partition.log
         return EpochEnd(*log.epochs.end_offset_of(epoch, log.log_end_offset))
 
+    def epoch_after(self, epoch: int) -> int:
+        """Return the smallest epoch above `epoch`; -1 if there is none."""
+        entries = self._partition.log.epochs.entries
+        return next((each.epoch for each in entries if each.epoch > epoch), NO_EPOCH)
+
 
 class FollowedLeader(NamedTuple):
     """The leader that a partition followed, and its epoch. `known_epoch`: see `Fetcher.known_epoch`."""

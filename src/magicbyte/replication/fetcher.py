@@ -52,6 +52,9 @@ class FollowerLog(Protocol):
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """Return the largest epoch up to `epoch` and its end offset."""
 
+    def epoch_after(self, epoch: int) -> int:
+        """Return the smallest epoch above `epoch`; -1 if there is none."""
+
 
 @dataclass(frozen=True, slots=True)
 class EpochQuestion:
@@ -151,7 +154,7 @@ class _Followed:
     errors. `committed`: the leader's high watermark in its last response, None before that. `is_to_be_cut`: nothing is
     sent until its log has been truncated. `doubted`: the leader's answer about the latest epoch if it may not have that
     epoch: the previous one is asked about next. `known_epoch`: an epoch to ask about first, or NO_EPOCH: the log has
-    records of later epochs, which were fetched before this broker knew of them.
+    records of later epochs, which were fetched before this broker knew of them. They are asked about one by one.
     """
 
     log: FollowerLog
@@ -321,10 +324,8 @@ class Fetcher:
             if error:
                 self._refused(key, followed, error, now_ms)
                 continue
-            if followed.known_epoch != NO_EPOCH:  # the latest epoch is asked about next
-                known_epoch, followed.known_epoch, followed.not_before_ms = followed.known_epoch, NO_EPOCH, None
-                if UNDEFINED < end.end_offset < followed.log.end_of_epoch(known_epoch).end_offset:
-                    truncations.append(Truncate(key, end.end_offset, known_epoch=known_epoch))
+            if followed.known_epoch != NO_EPOCH:
+                truncations += self._compare_known(key, followed, end)
                 continue
             if followed.doubted is None and followed.doubts(end):
                 followed.doubted, followed.not_before_ms = end, None
@@ -333,6 +334,18 @@ class Fetcher:
             ends = followed.log.log_end_offset
             truncations += self._cut_by_epoch(key, followed, end) or [Truncate(key, ends)]
         return truncations
+
+    @staticmethod
+    def _compare_known(key: TopicPartition, followed: _Followed, end: EpochEnd) -> list[Truncate]:
+        """Return how to truncate a log by the end of the known epoch; else the next epoch is asked about."""
+        known_epoch, log = followed.known_epoch, followed.log
+        followed.not_before_ms = None
+        if UNDEFINED < end.end_offset < log.end_of_epoch(known_epoch).end_offset:
+            followed.known_epoch = NO_EPOCH
+            return [Truncate(key, end.end_offset, known_epoch=known_epoch)]
+        later = log.epoch_after(known_epoch)
+        followed.known_epoch = later if later < log.latest_epoch else NO_EPOCH  # the latest is asked about anyway
+        return []
 
     def offsets_answered(
         self, asked: AskOffsets, answers: Mapping[TopicPartition, tuple[ErrorCode, int, int]], now_ms: int
