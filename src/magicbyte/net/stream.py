@@ -115,7 +115,7 @@ class SocketStream:
         if connected.family in (socket.AF_INET, socket.AF_INET6):
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
-        self._loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()  # is given descriptors: of a socket it would format the name each time
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._reading = False
@@ -198,7 +198,7 @@ class SocketStream:
     def listen(self, arrived: Callable[[], None]) -> None:
         """Call `arrived` whenever there is something to read, instead of waiting in `read`."""
         assert self._reader is None, "no task is reading"
-        self._loop.add_reader(self._socket, arrived)
+        self._loop.add_reader(self._socket.fileno(), arrived)
         self._reading = True
 
     async def write(self, buffers: Sequence[Buffer], *, more: bool = False) -> None:
@@ -288,9 +288,9 @@ class SocketStream:
 
     def _close(self) -> None:
         if self._reading:
-            self._loop.remove_reader(self._socket)
+            self._loop.remove_reader(self._socket.fileno())
         if self._writer is not None:
-            self._loop.remove_writer(self._socket)
+            self._loop.remove_writer(self._socket.fileno())
         for waiting in (self._reader, self._writer):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(NetworkError(f"{self.peer}: the connection was closed"))
@@ -316,7 +316,7 @@ class SocketStream:
         assert self._reader is None, "one reader at a time"
         self._reader = self._loop.create_future()
         if not self._reading:
-            self._loop.add_reader(self._socket, self._on_readable)
+            self._loop.add_reader(self._socket.fileno(), self._on_readable)
             self._reading = True
         try:
             await self._reader
@@ -325,7 +325,7 @@ class SocketStream:
 
     def _on_readable(self) -> None:
         if self._reader is None:
-            self._loop.remove_reader(self._socket)
+            self._loop.remove_reader(self._socket.fileno())
             self._reading = False
         elif not self._reader.done():
             self._reader.set_result(None)
@@ -333,13 +333,13 @@ class SocketStream:
     async def _writable(self) -> None:
         assert self._writer is None, "one writer at a time"
         self._writer = self._loop.create_future()
-        self._loop.add_writer(self._socket, _wake, self._writer)
+        self._loop.add_writer(self._socket.fileno(), _wake, self._writer)
         try:
             await self._writer
         finally:
             self._writer = None
             if not self.is_closed:
-                self._loop.remove_writer(self._socket)
+                self._loop.remove_writer(self._socket.fileno())
 
     def _lost(self, error: OSError) -> NetworkError:
         return NetworkError(f"{self.peer}: {'the connection was closed' if self.is_closed else error.strerror}")
