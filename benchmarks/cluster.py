@@ -12,8 +12,9 @@
 - catch-up: a follower is stopped while 1 GiB is produced, then started: seconds until clients see it in sync again. Of
   these, `restart` ends with the first byte in its logs, and `copying` with the last one; `cpu` is that of all three
   brokers from the start on, `cpu_copying` from the first byte on.
-- four: one broker of ours beside four in a cluster, `acks=1`, linger.ms=5, a topic of four partitions without further
-  replicas: what the brokers used of CPU together for a record.
+- four: one broker of ours beside four in a cluster, `acks=1`, requests of 200 kB, a topic of four partitions without
+  further replicas: what the brokers used of CPU together for a record. The client decides how many records are in a
+  request, by its own threads, of which it has one for each broker: so their number is fixed.
 
 A virtual machine may get pages of memory from its host at their first use, which takes longer than a copy, and give
 free ones back after seconds. So more of them than are needed are used and freed just before.
@@ -44,7 +45,7 @@ KAFKA = "2.8.2"
 RIVAL = f"Kafka {KAFKA}"
 BROKERS, PARTITIONS = (1, 2, 3), 3
 ROUNDS, WARM_UPS = 5, 5
-FAILOVERS, SUCCESSIONS, TOPICS = 10, 3, 200
+FAILOVERS, SUCCESSIONS, TOPICS = 6, 3, 200
 TICK_S = 2.0  # of ZooKeeper
 MANY = {"topics": 20, "partitions": 100}
 CATCH_UPS, CAUGHT_UP = 2, 1 << 30
@@ -227,15 +228,19 @@ def send(
     count: int,
     acks: str = "all",
     partitions: int = PARTITIONS,
+    in_request: int | None = None,
 ) -> None:
-    """Send records to all partitions in turn, and wait until all are acknowledged."""
+    """Send records to all partitions in turn, and wait until all are acknowledged.
+
+    `in_request`: the records of each request; None: as many as the client has within 5 ms.
+    """
     client = Producer(
         {
             "bootstrap.servers": made.bootstrap,
-            "linger.ms": 5,
             "acks": acks,
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 1 << 20,
+            **({"linger.ms": 5} if in_request is None else {"linger.ms": 1000, "batch.num.messages": in_request}),
         }
     )
     failed: list[str] = []
@@ -255,7 +260,14 @@ def send(
 
 
 def in_turns(
-    folder: Path, kinds: Mapping[str, type[Cluster]], acks: str, partitions: int, replicas: int, share: float
+    folder: Path,
+    kinds: Mapping[str, type[Cluster]],
+    *,
+    acks: str,
+    partitions: int,
+    replicas: int,
+    share: float,
+    request_bytes: int | None = None,
 ) -> dict[str, Any]:
     """Produce a share of `RECORDS` to clusters that run at the same time and take turns."""
     results: dict[str, Any] = {}
@@ -263,6 +275,7 @@ def in_turns(
         clusters = {name: stack.enter_context(cluster(kind, folder / name.split()[0])) for name, kind in kinds.items()}
         for size, count in RECORDS.items():
             lines, count = values(size), int(count * share)
+            in_request = None if request_bytes is None else request_bytes // size
             rates: dict[str, list[float]] = {name: [] for name in clusters}
             cpu: dict[str, list[float]] = {name: [] for name in clusters}
             for made in clusters.values():
@@ -271,7 +284,7 @@ def in_turns(
                 for name, made in clusters.items():
                     use_pages(folder, count * size * replicas)
                     used, begin = made.cpu(), time.perf_counter()
-                    send(made, f"size-{size}", lines, count, acks, partitions)
+                    send(made, f"size-{size}", lines, count, acks, partitions, in_request)
                     seconds = time.perf_counter() - begin
                     if number >= WARM_UPS:
                         rates[name].append(count / seconds)
@@ -290,12 +303,12 @@ def in_turns(
 
 def producing(folder: Path) -> dict[str, Any]:
     """Produce with acks=all."""
-    return in_turns(folder, RIVALS, "all", PARTITIONS, len(BROKERS), 0.5)
+    return in_turns(folder, RIVALS, acks="all", partitions=PARTITIONS, replicas=len(BROKERS), share=0.5)
 
 
 def beside_one(folder: Path) -> dict[str, Any]:
     """Produce to four brokers, and to one: so much that their connections cost little beside it."""
-    return in_turns(folder, SIZES, "1", len(Four.numbers), 1, 4.0)
+    return in_turns(folder, SIZES, acks="1", partitions=len(Four.numbers), replicas=1, share=4.0, request_bytes=200_000)
 
 
 def timed(folder: Path, work: Callable[[Cluster, int], dict[str, float]], times: int) -> dict[str, Any]:

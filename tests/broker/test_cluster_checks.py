@@ -24,6 +24,28 @@ from magicbyte.records.layout import MAGIC
 from magicbyte.replication.state import PartitionState
 
 
+def test_04_a_record_stays_if_replicas_leave_while_its_producer_waits(folder: Path) -> None:
+    lag = {"replica_lag_time_max_ms": "300"}
+
+    async def work() -> None:
+        async with cluster(folder, 2, **lag) as members, Client(members.bootstrap, retry_ms=0) as client:
+            await make(members, client, 2, min_insync_replicas="2")
+            await until(lambda: members.isr("t") == {1, 2})
+            leader = members.leader("t")
+            follower = members.brokers[3 - leader.node_id].replicas
+            assert isinstance(follower, ClusterReplicas)
+            follower._fetchers.forget(TopicPartition("t", 0))
+            with pytest.raises(BrokerError) as caught:
+                await send(client, "t", 0, records(1))
+            assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            assert members.isr("t") == {leader.node_id}
+            partition = members.replica(leader, "t")
+            assert partition is not None
+            assert partition.log.log_end_offset == 1
+
+    run(work())
+
+
 def test_07_an_order_of_the_epoch_that_is_known_is_ignored(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder, 1) as members, Client(members.bootstrap) as client:

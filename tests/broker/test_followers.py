@@ -17,6 +17,7 @@ from magicbyte.broker.cluster_replicas import ClusterReplicas
 from magicbyte.broker.partition import ServedPartition
 from magicbyte.broker.replica_fetchers import ReplicaFetchers
 from magicbyte.client import Client
+from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.errors import ErrorCode, OutOfDescriptorsError
 from magicbyte.ports import TopicPartition
@@ -25,6 +26,13 @@ from magicbyte.records.encode import Format
 from magicbyte.replication.fetcher import Answered, Append, FetchFrom, Truncate
 
 LEADER_ONLY = ProduceOptions(acks=1)
+
+
+PATIENT_LEADERS = {
+    "replica_fetch_wait_max_ms": "60000",
+    "replica_lag_time_max_ms": "120000",
+    "num_replica_fetchers": "1",
+}
 
 
 async def followed(members: Members, index: int = 0) -> tuple[ReplicaFetchers, ServedPartition]:
@@ -90,6 +98,49 @@ def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_compar
             assert (len(failures), known) == (1, [7])
             await send(client, "t", 0, records(1), LEADER_ONLY)
             await until(lambda: partition.log.log_end_offset == 4)
+
+    run(work())
+
+
+def test_a_new_partition_does_not_wait_for_the_records_of_others(folder: Path) -> None:
+    """A leader answers one fetch of a follower after the other, and waits for a minute where it has no records."""
+
+    async def work() -> None:
+        async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            fetchers, _ = await followed(members)
+            fetcher = fetchers._by_key[TopicPartition("t", 0)]
+            await until(lambda: fetcher._waits_for is not None)
+            leader = members.leader("t").node_id
+            await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
+            await send(client, "u", 0, records(1))  # acknowledged by both
+
+    run(work())
+
+
+def test_a_partition_that_is_refused_is_fetched_again_before_others_have_records(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2, 2)
+            leader = members.leader("t", 0).node_id
+            await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
+            fetchers, _ = await followed(members)
+            fetcher = fetchers._by_key[TopicPartition("t", 0)]
+            real, refused = fetcher._send, list[FetchResponse]()
+
+            async def refusing(request: Any, kind: Any) -> Any:
+                answer = await real(request, kind)
+                if isinstance(request, FetchRequest) and answer.responses and not refused:
+                    refused.append(answer)
+                    answer.responses[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                return answer
+
+            monkeypatch.setattr(fetcher, "_send", refusing)
+            for _ in range(2):  # the first one ends the wait of a request from before
+                await send(client, "t", 0, records(1))
+            assert refused
 
     run(work())
 

@@ -264,7 +264,8 @@ def test_a_partition_waits_after_an_error_and_others_do_not(error: ErrorCode) ->
     assert fetcher.fetched(step.partitions[0], Answered(error), 0) is None
     now_ms = 0
     for wait_ms in (20, 40, 80, 160, 320, 640, 1000, 1000):  # the leader is told of its role soon, or not for long
-        assert fetcher.next(now_ms + wait_ms - 1) == Fetch((FetchFrom(B, 4, 0, 0, -1),))
+        other = Fetch((FetchFrom(B, 4, 0, 0, -1),), until_ms=now_ms + wait_ms)
+        assert fetcher.next(now_ms + wait_ms - 1) == other
         now_ms += wait_ms
         again = fetcher.next(now_ms)
         assert isinstance(again, Fetch)

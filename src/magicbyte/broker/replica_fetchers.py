@@ -74,6 +74,7 @@ _FETCH, _EPOCHS = 1, 23  # API keys
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_WHOLE_SETS: Final = 3
 _FIRST_THAT_COMPARES_EPOCHS: Final = 12
+_ANSWERED_WITHIN_S: Final = 0.02  # unless the leader waits for records
 _EARLIEST, _LATEST = -2, -1
 _PASSING: Final = frozenset(
     {
@@ -205,6 +206,10 @@ class _LeaderFetcher:
         self._session = _Session(self._version)
         self._partitions: dict[TopicPartition, ServedPartition] = {}
         self._changed = asyncio.Event()
+        self._waits_for: Fetch | None = None
+        self._hurry: asyncio.TimerHandle | None = None
+        self._not_before_ms = 0  # when the next wait may be cut short
+        self._is_cut_short = False
         self._task = runtime.spawn(self._run())
 
     @property
@@ -235,6 +240,19 @@ class _LeaderFetcher:
         await self._truncate_all(cuts)
         self._fetcher.was_cut(key, epoch)
         self._changed.set()
+        if self._waits_for is not None and self._hurry is None and self._not_before_ms <= self._now_ms():
+            self._hurry = asyncio.get_running_loop().call_later(_ANSWERED_WITHIN_S, self._cut_short, self._waits_for)
+
+    def _cut_short(self, fetch: Fetch) -> None:
+        """End a fetch that began before a partition was added, if the leader waits for records of the others.
+
+        This takes a new connection, so it happens at most once per `replica.fetch.wait.max.ms`.
+        """
+        self._hurry = None
+        if self._waits_for is fetch and self._link is not None and not self._link.is_receiving:
+            self._not_before_ms = self._now_ms() + self._runtime.config.replica_fetch_wait_max_ms
+            self._is_cut_short = True
+            self._link.abort()
 
     async def _begin_again(self, cut: Truncate, epoch: int) -> None:
         """Restart following a partition that was not truncated, after a delay, if it is followed in the same epoch."""
@@ -251,6 +269,8 @@ class _LeaderFetcher:
 
     async def aclose(self) -> None:
         """End the task, and close the connection."""
+        if self._hurry is not None:
+            self._hurry.cancel()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         await self._disconnect()
@@ -265,6 +285,10 @@ class _LeaderFetcher:
                 try:
                     await self._do(step)
                 except MagicbyteError as error:
+                    if self._is_cut_short:
+                        self._is_cut_short = False
+                        await self._disconnect()
+                        continue
                     self._complain("fetch from broker %d failed: %s", self._leader_id, error)
                     await self._restart(step)
                 except Exception:
@@ -303,10 +327,13 @@ class _LeaderFetcher:
 
     async def _fetch(self, step: Fetch) -> None:
         config, asked = self._runtime.config, {each.partition: each for each in step.partitions}
+        wait_ms = config.replica_fetch_wait_max_ms
+        if step.until_ms is not None:
+            wait_ms = min(wait_ms, max(step.until_ms - self._now_ms(), 1))
         topics, forgotten = self._session.next(step.partitions, config.replica_fetch_max_bytes)
         request = FetchRequest(
             replica_id=self._runtime.node_id,
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes
             if self._version >= _FIRST_WITH_WHOLE_SETS
@@ -316,7 +343,11 @@ class _LeaderFetcher:
             topics=topics,
             forgotten_topics_data=forgotten,
         )
-        response = await self._send(request, FetchResponse)
+        self._waits_for, self._is_cut_short = step, False
+        try:
+            response = await self._send(request, FetchResponse)
+        finally:
+            self._waits_for = None
         if not self._session.answered(response):
             return
         fetched = list[_Fetched]()

@@ -139,6 +139,11 @@ class Connection:
         return self._failure is not None
 
     @property
+    def is_receiving(self) -> bool:
+        """Whether a part of a response has come."""
+        return self._frames.has_begun
+
+    @property
     def is_stale(self) -> bool:
         """Whether its authentication expires soon: further requests need another connection."""
         return self._expires is not None and self._loop.time() >= self._expires

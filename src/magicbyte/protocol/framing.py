@@ -69,6 +69,11 @@ class Frames:
         self._long: memoryview | None = None  # an incomplete long frame in its own buffer, its size included
         self._filled = 0
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether a part of a frame has come."""
+        return bool(self.pending) or self._long is not None
+
     def feed(self, data: Buffer) -> Iterator[memoryview]:
         """Yield the frames that `data` completes, without their sizes; not copied if `data` contains them whole.
 

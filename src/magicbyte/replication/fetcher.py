@@ -95,9 +95,13 @@ class AskOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Send one Fetch, then call `fetched` for each partition of the response, or `failed`."""
+    """Send one Fetch, then call `fetched` for each partition of the response, or `failed`.
+
+    The leader may wait for records no longer than until `until_ms`, when another partition can be fetched, too.
+    """
 
     partitions: tuple[FetchFrom, ...]
+    until_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,15 +296,17 @@ class Fetcher:
         for key in [key for key, each in ready.items() if not each.has_caught_up and is_held_back(key)]:
             del ready[key]
             waits.append(now_ms + self._backoff_ms)
+        until_ms = min(waits, default=None)
         if not ready:
-            return Wait(min(waits, default=None))
+            return Wait(until_ms)
         return Fetch(
             tuple(
                 FetchFrom(
                     key, each.leader_epoch, each.log.log_end_offset, each.log.log_start_offset, each.fetched_epoch
                 )
                 for key, each in ready.items()
-            )
+            ),
+            until_ms,
         )
 
     def failed(self, step: AskEpochs | AskOffsets | Fetch, now_ms: int) -> None:
