@@ -13,8 +13,8 @@
   these, `restart` ends with the first byte in its logs, and `copying` with the last one; `cpu` is that of all three
   brokers from the start on, `cpu_copying` from the first byte on.
 - four: one broker of ours beside four in a cluster, `acks=1`, requests of 200 kB, a topic of four partitions without
-  further replicas: what the brokers used of CPU together for a record. The client decides how many records are in a
-  request, by its own threads, of which it has one for each broker: so their number is fixed.
+  further replicas: what the brokers used of CPU together for a record. The partitions are filled one after the other:
+  there are fewer cores than brokers, and brokers that share one drive each other out of its caches.
 
 A virtual machine may get pages of memory from its host at their first use, which takes longer than a copy, and give
 free ones back after seconds. So more of them than are needed are used and freed just before.
@@ -232,7 +232,8 @@ def send(
 ) -> None:
     """Send records to all partitions in turn, and wait until all are acknowledged.
 
-    `in_request`: the records of each request; None: as many as the client has within 5 ms.
+    `in_request`: the records of each request, and one partition is filled after the other; None: as many as the client
+    has within 5 ms.
     """
     client = Producer(
         {
@@ -252,7 +253,8 @@ def send(
     messages = [{"value": line, "callback": note} for line in lines]
     for number, at in enumerate(range(0, count, BATCH)):
         start = at % len(messages)
-        client.produce_batch(topic, messages[start : start + BATCH], partition=number % partitions)
+        partition = number % partitions if in_request is None else at * partitions // count
+        client.produce_batch(topic, messages[start : start + BATCH], partition=partition)
         client.poll(0)
     left = client.flush(120)
     assert not left, f"{left} records are not acknowledged"
@@ -308,7 +310,7 @@ def producing(folder: Path) -> dict[str, Any]:
 
 def beside_one(folder: Path) -> dict[str, Any]:
     """Produce to four brokers, and to one: so much that their connections cost little beside it."""
-    return in_turns(folder, SIZES, acks="1", partitions=len(Four.numbers), replicas=1, share=4.0, request_bytes=200_000)
+    return in_turns(folder, SIZES, acks="1", partitions=len(Four.numbers), replicas=1, share=2.0, request_bytes=200_000)
 
 
 def timed(folder: Path, work: Callable[[Cluster, int], dict[str, float]], times: int) -> dict[str, Any]:
