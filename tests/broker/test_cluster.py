@@ -649,17 +649,19 @@ def test_leaders_count_the_replicas_that_they_take_out_of_sync_and_into_it(folde
     async def work() -> None:
         async with cluster(folder, 2, replica_lag_time_max_ms="300") as members, Client(members.bootstrap) as client:
             await make(members, client, 2)
-            await until(lambda: len(members.isr("t")) == 2)
+            await until(lambda: members.is_settled("t"))
             leader = members.leader("t")
             follower = members.brokers[3 - leader.node_id]
             before = leader.runtime.metrics.isr_shrinks, leader.runtime.metrics.isr_expands
-            follower.replicas._fetchers.forget(TopicPartition("t", 0))  # type: ignore[attr-defined]
+            fetchers, key = follower.replicas._fetchers, TopicPartition("t", 0)  # type: ignore[attr-defined]
+            await until(lambda: key in fetchers.partitions)
+            fetchers.forget(key)
             await send(client, "t", 0, records(1), ProduceOptions(acks=1))  # which the follower does not have
             await until(lambda: len(members.isr("t")) == 1)
             partition = members.replica(follower, "t")
             assert partition is not None
             address = ("127.0.0.1", leader.ports["PLAINTEXT"])
-            await follower.replicas._fetchers.follow(partition, address)  # type: ignore[attr-defined]
+            await fetchers.follow(partition, address)
             await until(lambda: len(members.isr("t")) == 2)
             await until(lambda: leader.runtime.metrics.isr_expands > before[1])
             assert leader.runtime.metrics.isr_shrinks > before[0]  # once more where the machine stood still meanwhile

@@ -281,7 +281,7 @@ class Connection:
             room = self._frames.room()
             count = self._stream.read_now(self._first_bytes if room is None else room)
             if count == 0:
-                raise self._closed()
+                raise _closed(self.name)
             if count is not None and room is None:
                 self._arrived.extend(self._frames.feed(bytes(self._first_bytes[:count])))
             elif count is not None and (frame := self._frames.filled(count)) is not None:
@@ -313,9 +313,6 @@ class Connection:
 
     def _silence(self, api: Api, timeout_ms: int) -> NetworkError:
         return NetworkError(f"{self.name}: no response to {api.name} within {timeout_ms} ms")
-
-    def _closed(self) -> NetworkError:
-        return NetworkError(f"{self.name}: the broker closed the connection")
 
     def _take(self, frame: memoryview) -> None:
         if not self._waiting:
@@ -353,7 +350,7 @@ class Connection:
         while not self._arrived:
             data = await self._stream.read(READ_BYTES)
             if not data:
-                raise self._closed()
+                raise _closed(self.name)
             if data.startswith(_TLS_ALERT):  # as a size, it would be impossible
                 raise SecurityError(
                     f"{self.name}: the broker expects TLS on this port: set security.protocol to SSL or SASL_SSL"
@@ -428,3 +425,7 @@ class Connection:
         _, response = read_response(frame, APIS[18], 0 if failed else version)
         assert isinstance(response, ApiVersionsResponse)
         return response
+
+
+def _closed(name: str) -> NetworkError:
+    return NetworkError(f"{name}: the broker closed the connection")
