@@ -52,12 +52,24 @@ def lines_of(node: ast.AST, name: str) -> Iterator[tuple[int, bool]]:
             yield from lines_of(child, name)
 
 
+def spans(node: ast.AST) -> dict[str, tuple[int, int]]:
+    """Return the first and the last line of each of RIDDLES in `node`, whatever binds it."""
+    found: dict[str, tuple[int, int]] = {}
+    for inner in ast.walk(node):
+        name = inner.id if isinstance(inner, ast.Name) else inner.arg if isinstance(inner, ast.arg) else ""
+        if name in RIDDLES:
+            line = inner.lineno  # type: ignore[attr-defined]
+            first, last = found.get(name, (line, line))
+            found[name] = min(first, line), max(last, line)
+    return found
+
+
 def riddles(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the first line and the name of each variable of RIDDLES that is used over more than FEW_LINES lines."""
     for scope in ast.walk(tree):
         if isinstance(scope, ast.Module | Function | Loop | Comprehension):
-            for name in RIDDLES:
-                if isinstance(scope, ast.Module | Function) or binds(scope, name):
+            for name, (first, last) in spans(scope).items():
+                if last - first >= FEW_LINES and (isinstance(scope, ast.Module | Function) or binds(scope, name)):
                     uses = list(lines_of(scope, name))
                     lines = [line for line, _ in uses]
                     if any(bound for _, bound in uses) and max(lines) - min(lines) >= FEW_LINES:
