@@ -64,9 +64,10 @@ def test_more_histories_of_transactions(first_seed: int, protocol: int) -> None:
         assert len(history.recorder.history) >= OPERATIONS
 
 
+@pytest.mark.parametrize("size", ["", ", one broker"])
 @pytest.mark.parametrize("protocol", ["protocol 1", "protocol 1, groups", "protocol 2", "protocol 2, groups"])
-def test_recorded_histories_are_long_and_none_failed(protocol: str) -> None:
-    found = json.loads(FIGURES.read_text())[protocol]
+def test_recorded_histories_are_long_and_none_failed(protocol: str, size: str) -> None:
+    found = json.loads(FIGURES.read_text())[protocol + size]
     assert found["failed"] == {}
     assert found["histories"] == found["historiesOf300"]
     seeds = [tuple(map(int, each["seeds"].split("-"))) for each in found["runs"]]
