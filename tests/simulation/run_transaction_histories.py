@@ -5,7 +5,8 @@ A history that fails is printed with its seed, and runs the same way again: `--s
 and what its brokers log, by virtual time. Faults are counted by the states of the transactions that the broker
 coordinated: `Ongoing to PrepareCommit` is a decision that is being stored.
 
-The file grows over runs, each with its seeds and its commit; it is written after every `TOGETHER` histories.
+The file grows over runs, each with its seeds and its commit; it is written after every `TOGETHER` histories. `--again`
+runs those of the file that failed: what is sound now is recorded as mended.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -59,9 +60,9 @@ def figures_of(histories: Sequence[TransactionHistory], failed: dict[int, str], 
 def joined(figures: Figures, more: Figures, commit: str, seeds: range) -> Figures:
     """Return figures with those of further histories, which ran at a commit. Both are left as they are."""
     if not figures:
-        return {**more, "runs": [{"commit": commit, "seeds": f"{seeds[0]}-{seeds[-1]}"}]}
+        return {**more, "mended": {}, "runs": [{"commit": commit, "seeds": f"{seeds[0]}-{seeds[-1]}"}]}
     found = {
-        name: _sum(value, more[name]) for name, value in figures.items() if name not in ("leastOperations", "runs")
+        name: _sum(value, more[name]) for name, value in figures.items() if name in more and name != "leastOperations"
     }
     found["leastOperations"] = min(figures["leastOperations"], more["leastOperations"])
     runs = [dict(each) for each in figures["runs"]]
@@ -72,7 +73,7 @@ def joined(figures: Figures, more: Figures, commit: str, seeds: range) -> Figure
             break
     else:
         runs.append({"commit": commit, "seeds": f"{seeds[0]}-{seeds[-1]}"})
-    return {**{name: found.get(name) for name in more}, "runs": runs}
+    return {**{name: found.get(name) for name in more}, "mended": figures.get("mended", {}), "runs": runs}
 
 
 def _sum(one: Any, other: Any) -> Any:
@@ -97,6 +98,18 @@ def add(path: Path, kind: str, more: Figures, commit: str, seeds: range) -> None
         file.write(json.dumps(dict(sorted(found.items())), indent=2) + "\n")
 
 
+def mend(path: Path, kind: str, make: Callable[[int], TransactionHistory], commit: str, *, verbose: bool) -> int:
+    """Run the histories of one kind that failed; return how many fail still."""
+    found, failed = json.loads(path.read_text()), dict[int, str]()
+    for seed in map(int, list(found[kind]["failed"])):
+        list(ran(make, [seed], failed, seconds=1e9, verbose=verbose))
+        if seed not in failed:
+            why = found[kind]["failed"].pop(str(seed))
+            found[kind].setdefault("mended", {})[str(seed)] = {"failed": why, "soundWith": commit}
+    path.write_text(json.dumps(found, indent=2) + "\n")
+    return len(failed)
+
+
 def commit_of(folder: Path) -> str:
     """Return the commit that is checked out, with a `+` where files are changed."""
     asked = ["git", "describe", "--always", "--dirty=+"]
@@ -113,6 +126,7 @@ def main() -> int:
     parser.add_argument("--groups", action="store_true", help="of transformers that are members of a group (KIP-447)")
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=3, help="in the cluster")
     parser.add_argument("--seconds", type=float, default=1e9, help="of CPU, after which no further history is begun")
+    parser.add_argument("--again", action="store_true", help="run those of the file that failed, and no others")
     parser.add_argument("--verbose", action="store_true", help="print faults and what brokers log")
     parser.add_argument("-o", "--output", type=Path, help="a JSON file to add the figures to")
     options = parser.parse_args()
@@ -127,6 +141,9 @@ def main() -> int:
     )
     kinds = [f"protocol {options.transaction_protocol}"]
     kinds += ["groups"] * options.groups + ["one broker"] * (options.brokers == 1)
+    kind = ", ".join(kinds)
+    if options.again:
+        return min(mend(options.output, kind, make, commit, verbose=options.verbose), 1)
     histories = ran(make, range(first, last + 1), failed, seconds=options.seconds, verbose=options.verbose)
     while True:
         cpu_s, known = time.process_time(), set(failed)
@@ -139,7 +156,7 @@ def main() -> int:
         figures = figures_of(found, wrong, time.process_time() - cpu_s)
         total = joined(total, figures, commit, seeds)
         if options.output is not None:
-            add(options.output, ", ".join(kinds), figures, commit, seeds)
+            add(options.output, kind, figures, commit, seeds)
     print(json.dumps(total, indent=2))
     print(f"{time.process_time() - begun:.0f} s of CPU", file=sys.stderr)
     return 1 if failed else 0

@@ -255,7 +255,7 @@ def offsets_that_do_not_count_though_their_transaction_was_committed(patch: Patc
     patch.setattr(offsets, "ended", ended)
 
 
-@planted(0)
+@planted(42)
 def pending_offsets_that_a_new_coordinator_forgets(patch: Patch) -> None:
     real = group_loading.Loading.finish
 

@@ -245,7 +245,7 @@ class TransactionHistory(ClusterUnderFaults):
             """Send on what there is in an input, each record once."""
             self.recorder.assign(process, [str(place)]).ok()
             position = await producer.committed(place, stable=self.random.random() < 0.5)
-            pair = producer.pair
+            pair, is_anew = producer.pair, False
             for number in count():
                 if not self._is_draining and self._is_enough():
                     return
@@ -258,13 +258,14 @@ class TransactionHistory(ClusterUnderFaults):
                     continue
                 records = found.records[: self.random.randint(1, 6)]
                 behind, name = records[-1][0] + 1, f"{process} {number}"
-                work = self._transforms(name, producer, place, records, behind, is_anew=pair != producer.pair)
-                pair = producer.pair
+                is_anew = is_anew or pair != producer.pair
+                work = self._transforms(name, producer, place, records, behind, is_anew=is_anew)
+                pair, is_anew = producer.pair, False
                 commits = self.random.random() < 0.85
                 if await self._transact(process, producer, work, commits=commits):
                     position = behind
-                else:
-                    position = await producer.committed(place, stable=self.random.random() < 0.5)
+                else:  # another life may have committed since, if this is a zombie
+                    position, is_anew = await producer.committed(place, stable=self.random.random() < 0.5), True
 
         return live
 

@@ -44,7 +44,7 @@ log = logger(__name__)
 
 READ_BYTES: Final = 4 << 20  # of a partition's log per read, when it is loaded
 _LOAD_AGAIN_S: Final = 1.0  # before a log is read again that lacked descriptors
-
+_COMMITTED_S: Final = 0.01  # between two looks at the high watermark
 
 E = TypeVar("E")
 L = TypeVar("L")
@@ -92,6 +92,8 @@ class Coordinating(ABC, Generic[S, E, L]):
     what: ClassVar[str]
     is_joined: ClassVar[bool]
     """Whether records of several effects may be appended as one set."""
+    awaits_commit: ClassVar[bool] = False
+    """Whether requests are answered only when all records of an elected partition are on its in-sync replicas."""
 
     def __init__(self, services: CoordinatorServices, decider: Decider[S, E], expiry_interval_ms: int) -> None:
         self._runtime, self._topics, self._logs, self._replicas, self._appends, self._is_alone = services
@@ -179,10 +181,23 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._decider.load_failed(partition, term)
         elif known is None or not known.size:
             self._loaded(partition, term, self._read(None))
+        elif self.awaits_commit and not self._is_alone and known.high_watermark < known.log_end_offset:
+            self._runtime.spawn(self._load_committed(partition, term, known))
         else:
-            self._to_load[partition] = term
-            if self._loader is None:
-                self._loader = self._runtime.spawn(self._load_all())
+            self._load_soon(partition, term)
+
+    async def _load_committed(self, partition: int, term: int, known: PartitionLog) -> None:
+        """Load a partition when the records that it has now are committed."""
+        end = known.log_end_offset
+        while known.high_watermark < end and self._decider.terms.is_loading(partition, term):
+            await asyncio.sleep(_COMMITTED_S)
+        if self._decider.terms.is_loading(partition, term):
+            self._load_soon(partition, term)
+
+    def _load_soon(self, partition: int, term: int) -> None:
+        self._to_load[partition] = term
+        if self._loader is None:
+            self._loader = self._runtime.spawn(self._load_all())
 
     def resigned(self, partition: int, leader_epoch: int) -> None:
         """Stop coordinating a partition that another broker leads in `leader_epoch`, or that has no leader.

@@ -58,6 +58,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
     topic = STATE_TOPIC
     what = "transactional ids"
     is_joined = True
+    awaits_commit = True  # a state that is lost later leaves transactions open that were begun by it
 
     def __init__(
         self,
