@@ -103,7 +103,12 @@ class Coordinating(ABC, Generic[S, E, L]):
         self.log = CoordinatorLog(
             (self.topic, self.what),
             (self._runtime, self._topics, self._replicas, self._appends),
-            StoreRules(self._encoding, self._timeout_ms, self._is_present, self._stored),
+            StoreRules(
+                self._encoding,
+                self._timeout_ms,
+                lambda store: self._decider.terms.is_present(store.partition, store.term),
+                self._stored,
+            ),
             is_joined=self.is_joined,
         )
         self._leader_epochs: dict[int, int] = {}  # by partition, the latest one known
@@ -298,9 +303,6 @@ class Coordinating(ABC, Generic[S, E, L]):
 
     def _stored(self, store: S, code: ErrorCode) -> None:
         self.perform(self._decider.stored(store, code, Moment.of(self._runtime.clock)))
-
-    def _is_present(self, store: S) -> bool:
-        return self._decider.terms.is_present(store.partition, store.term)
 
     async def _load_all(self) -> None:
         """Load the logs of pending partitions. One that cannot be read now is retried later."""
