@@ -56,11 +56,10 @@ def spans(node: ast.AST) -> dict[str, tuple[int, int]]:
     """Return the first and the last line of each of RIDDLES in `node`, whatever binds it."""
     found: dict[str, tuple[int, int]] = {}
     for inner in ast.walk(node):
-        name = inner.id if isinstance(inner, ast.Name) else inner.arg if isinstance(inner, ast.arg) else ""
-        if name in RIDDLES:
-            line = inner.lineno  # type: ignore[attr-defined]
-            first, last = found.get(name, (line, line))
-            found[name] = min(first, line), max(last, line)
+        match inner:
+            case ast.Name(id=name, lineno=line) | ast.arg(arg=name, lineno=line) if name in RIDDLES:
+                first, last = found.get(name, (line, line))
+                found[name] = min(first, line), max(last, line)
     return found
 
 

@@ -653,7 +653,8 @@ def test_leaders_count_the_replicas_that_they_take_out_of_sync_and_into_it(folde
             leader = members.leader("t")
             follower = members.brokers[3 - leader.node_id]
             before = leader.runtime.metrics.isr_shrinks, leader.runtime.metrics.isr_expands
-            fetchers, key = follower.replicas._fetchers, TopicPartition("t", 0)  # type: ignore[attr-defined]
+            assert isinstance(follower.replicas, ClusterReplicas)
+            fetchers, key = follower.replicas._fetchers, TopicPartition("t", 0)
             await until(lambda: key in fetchers.partitions)
             fetchers.forget(key)
             await send(client, "t", 0, records(1), ProduceOptions(acks=1))  # which the follower does not have

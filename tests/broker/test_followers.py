@@ -15,7 +15,7 @@ from builders import run
 from magicbyte.broker import replica_fetchers
 from magicbyte.broker.cluster_replicas import ClusterReplicas
 from magicbyte.broker.partition import ServedPartition
-from magicbyte.broker.replica_fetchers import ReplicaFetchers
+from magicbyte.broker.replica_fetchers import ReplicaFetchers, _LeaderFetcher
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.produce import ProduceOptions, send
@@ -26,8 +26,6 @@ from magicbyte.records.encode import Format
 from magicbyte.replication.fetcher import Answered, Append, FetchFrom, Truncate
 
 LEADER_ONLY = ProduceOptions(acks=1)
-
-
 PATIENT_LEADERS = {
     "replica_fetch_wait_max_ms": "60000",
     "replica_lag_time_max_ms": "120000",
@@ -43,6 +41,21 @@ async def followed(members: Members, index: int = 0) -> tuple[ReplicaFetchers, S
     partition = members.replica(follower, "t", index)
     assert partition is not None
     return follower.replicas._fetchers, partition
+
+
+def refuse_once(patch: pytest.MonkeyPatch, fetcher: _LeaderFetcher, code: int) -> list[FetchResponse]:
+    """Put an error into the first partition of the next fetch response that has any; return what was changed."""
+    real, changed = fetcher._send, list[FetchResponse]()
+
+    async def refusing(request: Any, kind: Any) -> Any:
+        answer = await real(request, kind)
+        if isinstance(request, FetchRequest) and answer.responses and not changed:
+            changed.append(answer)
+            answer.responses[0].partitions[0].error_code = code
+        return answer
+
+    patch.setattr(fetcher, "_send", refusing)
+    return changed
 
 
 def test_a_log_is_not_cut_by_what_the_leader_of_an_earlier_epoch_said(folder: Path) -> None:
@@ -128,16 +141,7 @@ def test_a_partition_that_is_refused_is_fetched_again_before_others_have_records
             await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
             fetchers, _ = await followed(members)
             fetcher = fetchers._by_key[TopicPartition("t", 0)]
-            real, refused = fetcher._send, list[FetchResponse]()
-
-            async def refusing(request: Any, kind: Any) -> Any:
-                answer = await real(request, kind)
-                if isinstance(request, FetchRequest) and answer.responses and not refused:
-                    refused.append(answer)
-                    answer.responses[0].partitions[0].error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                return answer
-
-            monkeypatch.setattr(fetcher, "_send", refusing)
+            refused = refuse_once(monkeypatch, fetcher, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             for _ in range(2):  # the first one ends the wait of a request from before
                 await send(client, "t", 0, records(1))
             assert refused
@@ -200,16 +204,7 @@ def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
             await make(members, client, 2)
             fetchers, partition = await followed(members)
             fetcher = fetchers._by_key[TopicPartition("t", 0)]
-            real, answers = fetcher._send, list[FetchResponse]()
-
-            async def unknown(request: Any, kind: Any) -> Any:
-                answer = await real(request, kind)
-                if isinstance(request, FetchRequest) and answer.responses and not answers:
-                    answers.append(answer)
-                    answer.responses[0].partitions[0].error_code = 9999
-                return answer
-
-            monkeypatch.setattr(fetcher, "_send", unknown)
+            answers = refuse_once(monkeypatch, fetcher, 9999)
             sessions = list[int]()
             reset = fetcher._session.reset
             monkeypatch.setattr(fetcher._session, "reset", lambda: (sessions.append(0), reset()))
