@@ -88,11 +88,18 @@ def _sum(one: Any, other: Any) -> Any:
 
 
 def add(path: Path, kind: str, more: Figures, commit: str, seeds: range) -> None:
-    """Add figures of one kind of histories to a file, which several runs may do at once."""
+    """Add figures of one kind of histories to a file, which several runs may do at once.
+
+    Raises ValueError where seeds are in the figures already.
+    """
     with path.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         found = json.loads(file.read() or "{}")
+        for run in found.get(kind, {}).get("runs", []):
+            first, last = map(int, run["seeds"].split("-"))
+            if first <= seeds[-1] and seeds[0] <= last:
+                raise ValueError(f"{kind}: seeds {run['seeds']} are recorded already")
         found[kind] = joined(found.get(kind, {}), more, commit, seeds)
         file.truncate(0)
         file.write(json.dumps(dict(sorted(found.items())), indent=2) + "\n")

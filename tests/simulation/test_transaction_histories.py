@@ -86,6 +86,8 @@ def test_figures_grow_over_runs(tmp_path: Path) -> None:
     for commit, seed in (("a", 3), ("a", 4), ("b", 9)):
         add(path, "protocol 1", one, commit, range(seed, seed + 1))
     add(path, "protocol 2", one, "b", range(1))
+    with pytest.raises(ValueError, match="protocol 1: seeds 3-4 are recorded already"):
+        add(path, "protocol 1", one, "c", range(4, 6))
     found = json.loads(path.read_text())
     assert [each["histories"] for each in found.values()] == [3, 1]
     grown = found["protocol 1"]
