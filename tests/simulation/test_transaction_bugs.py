@@ -93,7 +93,7 @@ def a_new_coordinator_commits_what_was_to_be_aborted(patch: Patch) -> None:
     patch.setattr(Coordinator, "loaded", loaded)
 
 
-@planted(0)
+@planted(40)
 def a_new_coordinator_forgets_when_transactions_time_out(patch: Patch) -> None:
     real = Coordinator.loaded
 

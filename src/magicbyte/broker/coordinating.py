@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.coordinator_services import CoordinatorServices
+    from magicbyte.broker.partition import ServedPartition
     from magicbyte.broker.request import Request
     from magicbyte.broker.topic_table import ServedTopic, TopicTable
     from magicbyte.groups.terms import CoordinatorTerms
@@ -44,7 +45,6 @@ log = logger(__name__)
 
 READ_BYTES: Final = 4 << 20  # of a partition's log per read, when it is loaded
 _LOAD_AGAIN_S: Final = 1.0  # before a log is read again that lacked descriptors
-_COMMITTED_S: Final = 0.01  # between two looks at the high watermark
 
 E = TypeVar("E")
 L = TypeVar("L")
@@ -187,15 +187,21 @@ class Coordinating(ABC, Generic[S, E, L]):
         elif known is None or not known.size:
             self._loaded(partition, term, self._read(None))
         elif self.awaits_commit and not self._is_alone and known.high_watermark < known.log_end_offset:
-            self._runtime.spawn(self._load_committed(partition, term, known))
+            replica = self._replicas.partitions[self.topic, partition]
+            self._runtime.spawn(self._load_committed(replica, term, known.log_end_offset))
         else:
             self._load_soon(partition, term)
 
-    async def _load_committed(self, partition: int, term: int, known: PartitionLog) -> None:
-        """Load a partition when the records that it has now are committed."""
-        end = known.log_end_offset
-        while known.high_watermark < end and self._decider.terms.is_loading(partition, term):
-            await asyncio.sleep(_COMMITTED_S)
+    async def _load_committed(self, replica: ServedPartition, term: int, end: int) -> None:
+        """Load a partition when its records before `end` are committed. The end of the term wakes this as well."""
+        partition, changed = replica.index, asyncio.Event()
+        replica.waiting[changed] = None
+        try:
+            while replica.log.high_watermark < end and self._decider.terms.is_loading(partition, term):
+                await changed.wait()
+                changed.clear()
+        finally:
+            replica.waiting.pop(changed, None)
         if self._decider.terms.is_loading(partition, term):
             self._load_soon(partition, term)
 
