@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from magicbyte.errors import (
     ErrorCode,
     MagicbyteError,
+    NetworkError,
     OutOfDescriptorsError,
     code_of,
 )
@@ -209,7 +210,6 @@ class _LeaderFetcher:
         self._waits_for: Fetch | None = None
         self._hurry: asyncio.TimerHandle | None = None
         self._not_before_ms = 0  # when the next wait may be cut short
-        self._is_cut_short = False
         self._task = runtime.spawn(self._run())
 
     @property
@@ -251,7 +251,7 @@ class _LeaderFetcher:
         self._hurry = None
         if self._waits_for is fetch and self._link is not None and not self._link.is_receiving:
             self._not_before_ms = self._now_ms() + self._runtime.config.replica_fetch_wait_max_ms
-            self._is_cut_short = True
+            self._waits_for = None
             self._link.abort()
 
     async def _begin_again(self, cut: Truncate, epoch: int) -> None:
@@ -285,10 +285,6 @@ class _LeaderFetcher:
                 try:
                     await self._do(step)
                 except MagicbyteError as error:
-                    if self._is_cut_short:
-                        self._is_cut_short = False
-                        await self._disconnect()
-                        continue
                     self._complain("fetch from broker %d failed: %s", self._leader_id, error)
                     await self._restart(step)
                 except Exception:
@@ -343,9 +339,14 @@ class _LeaderFetcher:
             topics=topics,
             forgotten_topics_data=forgotten,
         )
-        self._waits_for, self._is_cut_short = step, False
+        self._waits_for = step
         try:
             response = await self._send(request, FetchResponse)
+        except NetworkError:
+            if self._waits_for is not None:
+                raise
+            await self._disconnect()  # it was cut short
+            return
         finally:
             self._waits_for = None
         if not self._session.answered(response):
