@@ -23,6 +23,7 @@ public final class Consume {
         properties.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("enable.auto.commit", "false");
+        properties.put("default.api.timeout.ms", "200000");
         properties.put("isolation.level", args[2]);
         PrintStream out = new PrintStream(System.out, false, "UTF-8");
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties)) {

@@ -21,6 +21,7 @@ public final class ConsumeGroup {
         properties.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("enable.auto.commit", "false");
+        properties.put("default.api.timeout.ms", "200000");
         properties.put("auto.offset.reset", "earliest");
         int wanted = Integer.parseInt(args[3]);
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(properties)) {

@@ -65,6 +65,8 @@ public final class Produce {
         properties.put("compression.type", codec);
         properties.put("acks", "all");
         properties.put("linger.ms", "100");
+        properties.put("max.block.ms", "200000");
+        properties.put("delivery.timeout.ms", "200000");
         properties.put("batch.size", "8000");
         if (transactional) {
             properties.put("transactional.id", "producer-of-" + topic);

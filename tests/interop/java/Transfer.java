@@ -23,11 +23,14 @@ public final class Transfer {
         properties.put("bootstrap.servers", args[0]);
         properties.put("group.id", args[3]);
         properties.put("transactional.id", args[4]);
+        properties.put("max.block.ms", "200000");
+        properties.put("delivery.timeout.ms", "200000");
         properties.put("key.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("key.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
         properties.put("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
         properties.put("enable.auto.commit", "false");
+        properties.put("default.api.timeout.ms", "200000");
         properties.put("auto.offset.reset", "earliest");
         properties.put("isolation.level", "read_committed");
         properties.put("max.poll.records", "10");

@@ -16,6 +16,8 @@ public final class TwoPhase {
         Properties properties = new Properties();
         properties.put("bootstrap.servers", args[0]);
         properties.put("transactional.id", args[2]);
+        properties.put("max.block.ms", "200000");
+        properties.put("delivery.timeout.ms", "200000");
         properties.put("transaction.timeout.ms", "600000");
         properties.put("key.serializer", "org.apache.kafka.common.serialization.StringSerializer");
         properties.put("value.serializer", "org.apache.kafka.common.serialization.StringSerializer");
