@@ -358,15 +358,15 @@ def write_properties(path, properties):
     path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
 
 
-def start_zookeeper(version, folder, port, timeout):
-    """Start a ZooKeeper of the Kafka version's own choice; return its pid."""
+def start_zookeeper(version, folder, port, timeout, tick_ms=2000):
+    """Start a ZooKeeper of the Kafka version's own choice; return its pid. Sessions end at its ticks."""
     write_properties(
         folder / "zookeeper.properties",
         {
             "dataDir": folder / "zookeeper",
             "clientPort": port,
             "clientPortAddress": LOOPBACK,
-            "tickTime": 2000,
+            "tickTime": tick_ms,
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr,dump",
