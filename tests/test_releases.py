@@ -2,8 +2,10 @@
 
 import pytest
 
+from magicbyte.broker.versions import SERVED
 from magicbyte.releases import (
     Release,
+    first_with,
     inter_broker_versions,
     line_of,
     protocol_name,
@@ -86,3 +88,14 @@ def test_a_broker_whose_protocol_hides_transactions_is_known_all_the_same() -> N
         assert releases_of(answered) == [line]
         answered[24] = of_transactions[24]
         assert releases_of(answered) == []
+
+
+def test_every_request_of_clients_is_known_by_the_releases_that_answer_it() -> None:
+    between_brokers = {4, 5, 6, 7, 56, 67}
+    assert {key for key in SERVED if first_with(key, SERVED[key].versions[0]) is None} == between_brokers
+
+
+def test_requests_of_scram_tell_no_release_from_another() -> None:
+    answered = Release.of("3.4").answered()
+    del answered[50], answered[51]  # of KRaft
+    assert releases_of(answered) == ["3.3", "3.4"]

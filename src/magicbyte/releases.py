@@ -384,6 +384,7 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     14: {"0.9.0": 0, "0.11.0": 1, "2.0": 2, "2.3": 3, "2.4": 4, "2.5": 5},
     15: {"0.9.0": 0, "0.11.0": 1, "2.0": 2, "2.3": 3, "2.4": 5, "4.0": 6},
     16: {"0.9.0": 0, "0.11.0": 1, "2.0": 2, "2.4": 3, "2.6": 4, "3.8": 5},
+    17: {"0.10.0": 0, "1.0": 1},
     18: {"0.10.0": 0, "0.11.0": 1, "2.0": 2, "2.4": 3, "3.9": 4},
     19: {"0.10.1": 0, "0.10.2": 1, "0.11.0": 2, "2.0": 3, "2.4": 5, "2.7": 6, "2.8": 7},
     20: {"0.10.1": 0, "0.11.0": 1, "2.0": 2, "2.1": 3, "2.4": 4, "2.7": 5, "2.8": 6},
@@ -400,7 +401,9 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     31: {"0.11.0": 0, "2.0": 1, "2.5": 2, "3.3": 3},
     32: {"0.11.0": 0, "1.1": 1, "2.0": 2, "2.6": 3, "2.8": 4},
     33: {"0.11.0": 0, "2.0": 1, "2.8": 2},
+    34: {"1.0": 0, "2.0": 1, "2.8": 2},
     35: {"1.0": 0, "2.0": 1, "2.6": 2, "3.2": 3, "3.3": 4},
+    36: {"1.0": 0, "2.2": 1, "2.5": 2},
     37: {"1.0": 0, "2.0": 1, "2.5": 2, "2.7": 3},
     42: {"1.1": 0, "2.0": 1, "2.4": 2},
     43: {"2.2": 0, "2.4": 2},
@@ -408,6 +411,10 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     45: {"2.4": 0, "4.1": 1},
     46: {"2.4": 0},
     47: {"2.4": 0},
+    48: {"2.6": 0, "2.8": 1},
+    49: {"2.6": 0, "2.8": 1},
+    50: {"2.7": 0},
+    51: {"2.7": 0},
     60: {"2.8": 0, "3.7": 1, "4.0": 2},
     61: {"2.8": 0},
     65: {"3.0": 0},
@@ -416,6 +423,9 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
 """By API key: the latest version of each release line, given where it changes."""
 _OF_TRANSACTIONS: Final = frozenset({24, 25, 26, 27, 28})
 """AddPartitionsToTxn to TxnOffsetCommit, which need format 2."""
+
+_OF_SCRAM: Final = frozenset({50, 51})
+"""DescribeUserScramCredentials and AlterUserScramCredentials, which KRaft brokers before 3.5 lack (KIP-900)."""
 
 _LEAST: Final[Mapping[int, int]] = {
     0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1,
@@ -461,8 +471,8 @@ def releases_of(answered: Mapping[int, range]) -> list[str]:
 
     A broker whose inter.broker.protocol.version is below 0.11 does not offer the requests of transactions.
     """
-    compared = {key: versions for key, versions in answered.items() if key in _GREW}
-    hidden = _OF_TRANSACTIONS if compared.keys().isdisjoint(_OF_TRANSACTIONS) else frozenset[int]()
+    compared = {key: versions for key, versions in answered.items() if key in _GREW.keys() - _OF_SCRAM}
+    hidden = _OF_SCRAM | (_OF_TRANSACTIONS if compared.keys().isdisjoint(_OF_TRANSACTIONS) else frozenset())
 
     def offered(line: str) -> dict[int, range]:
         return {key: versions for key, versions in Release.of(line).answered().items() if key not in hidden}

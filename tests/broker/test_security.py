@@ -71,6 +71,18 @@ def test_what_is_written_over_a_secured_listener_is_read_again(protocol: str, me
     run(work, secured(protocol))
 
 
+@pytest.mark.parametrize("release", ["0.10.0", "0.11.0", "1.0", "2.8", "4.1"])
+def test_a_broker_as_an_older_release_has_logins_too(release: str) -> None:
+    """Of releases before 1.0 clients send their tokens without headers."""
+
+    async def work(broker: Broker) -> None:
+        assert broker.security is not None
+        async with Client(broker.bootstrap_servers, security=broker.security.client()) as client:
+            await client.topics()
+
+    run(work, secured("SASL_PLAINTEXT", as__version=release))
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_wrong_password_is_refused_once_and_no_secret_is_logged(
     mechanism: str, caplog: pytest.LogCaptureFixture
