@@ -78,7 +78,7 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> Non
         told = refused(command, "--directory", tmp_path)
         assert f"expected the folder of a cluster, found no {STATE}: `magicbyte cluster up` makes one" in told
     assert [each.name for each in tmp_path.iterdir()] == ["letter"]
-    assert "found no" in refused("down", "--directory", tmp_path / "nowhere")
+    assert "found no" in refused("down", "--dir", tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -123,7 +123,7 @@ def test_the_status_of_a_cluster_that_is_down_says_what_starts_it(tmp_path: Path
     stopped(tmp_path, 1)
     result = run("cluster", "status", "--directory", tmp_path)
     assert result.exit_code == 2
-    assert "`magicbyte cluster up --directory" in result.stderr
+    assert "`magicbyte cluster up --dir" in result.stderr
     assert "1  127.0.0.1:20001        -  stopped" in result.stdout
     document = json.loads(run("cluster", "status", "--directory", tmp_path, "--format", "json").stdout)
     assert document.pop("processes") == [{"broker": 1, "address": "127.0.0.1:20001", "alive": False, "pid": None}]

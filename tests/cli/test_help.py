@@ -35,7 +35,7 @@ NOT_RUN = {
     "magicbyte migrate canary -b localhost:9092 --broker 2": "tests/cli/test_migrate.py",
     "magicbyte migrate rollback": "tests/cli/test_migrate.py",
     "magicbyte serve": "tests/cli/test_serve.py",
-    "magicbyte cluster status --directory": "tests/interop/test_cluster_command.py",
+    "magicbyte cluster status --dir": "tests/interop/test_cluster_command.py",
     "magicbyte cluster up": "tests/interop/test_cluster_command.py",
     "magicbyte cluster down": "tests/interop/test_cluster_command.py",
     "magicbyte metadata": "tests/interop/test_handover.py",

@@ -27,9 +27,10 @@ _MOST_NAMED: Final = 20  # partitions named in the text
 
 
 def _directory_option(command: F) -> F:
-    """Add --directory: a Path."""
+    """Add --dir: a Path."""
     return click.option(
-        "--directory", type=click.Path(file_okay=False, path_type=Path), default=Path("magicbyte-cluster"),
+        "--dir", "--directory", "directory", type=click.Path(file_okay=False, path_type=Path),
+        default=Path("magicbyte-cluster"),
         envvar="MAGICBYTE_CLUSTER", show_envvar=True, show_default=True, metavar="DIR",
         help="The folder of the cluster: logs, metadata, output of each process.",
     )(command)  # fmt: skip
@@ -46,7 +47,7 @@ def cluster() -> None:
 @cluster.command(
     examples=(
         "magicbyte cluster up --brokers 3",
-        "magicbyte cluster up --directory /tmp/old --port 0 --as-version 0.10.2",
+        "magicbyte cluster up --dir /tmp/old --port 0 --as-version 0.10.2",
         "magicbyte cluster up --zookeeper localhost:2181 --set min.insync.replicas=2",
     )
 )
@@ -92,7 +93,7 @@ def up(
         found.up(WantedCluster(brokers, zookeeper, jars, port, http, as_version, given), os.environ)
     say(f"bootstrap {found.bootstrap}", f"zookeeper {found.zookeeper}")
     say(*(f"broker {each.id}: metrics at http://127.0.0.1:{each.http}/metrics" for each in found.members if each.http))
-    say(f"try: magicbyte cluster status --directory {directory}; cluster down stops it", err=True)
+    say(f"try: magicbyte cluster status --dir {directory}; cluster down stops it", err=True)
 
 
 # ---- status
@@ -100,7 +101,7 @@ def up(
 
 @cluster.command(
     examples=(
-        "magicbyte cluster status --directory /tmp/old",
+        "magicbyte cluster status --dir /tmp/old",
         "magicbyte cluster status -b localhost:9092 --json",
     )
 )
@@ -128,7 +129,7 @@ def status(directory: Path, bootstrap: str | None, form: str) -> None:
     if local is None or any(each.is_alive for each in local.members):
         report = asyncio.run(_report(bootstrap or _alive(local)))
     elif form == "text":
-        complain(f"no broker of {directory} runs: `magicbyte cluster up --directory {directory}` starts them")
+        complain(f"no broker of {directory} runs: `magicbyte cluster up --dir {directory}` starts them")
     if form == "json":
         document = unknown_health() if report is None else report.to_json()
         say_json(document if local is None else document | {"processes": [each.to_json() for each in local.members]})
