@@ -69,6 +69,27 @@ def test_logins_of_brokers_that_end_are_made_anew(monkeypatch: pytest.MonkeyPatc
         cluster.wait(lambda: cluster.isr("t", 0) == {1, 2})
 
 
+@pytest.mark.parametrize(
+    ("protocol", "security"),
+    [("0.9.0", "SSL"), ("0.10.0", "SASL_PLAINTEXT"), ("0.10.1", "SASL_SSL"), ("0.10.2", "SSL")],
+)
+def test_the_metadata_of_old_protocols_names_secured_listeners_by_their_protocol(protocol: str, security: str) -> None:
+    """UpdateMetadata has names of listeners from version 3 on (0.10.2)."""
+    settings = {"inter.broker.protocol.version": protocol, "log.message.format.version": protocol}
+    users = {"alice": "secret"} if security.startswith("SASL") else None
+    with Cluster(2, settings, security=security, users=users) as cluster:
+        assert cluster.security is not None
+        secured = cluster.security.client()
+
+        async def write() -> None:
+            async with Client(cluster.bootstrap_servers, security=secured) as client:
+                await admin.create_topic(client, admin.NewTopic("t", replication_factor=2))
+                await send(client, "t", 0, WRITTEN)
+
+        asyncio.run(write())
+        cluster.wait(lambda: cluster.isr("t", 0) == {1, 2})
+
+
 LOGIN = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 JAAS = 'm required username="broker" password="x" user_broker="x";'
 BETWEEN = {

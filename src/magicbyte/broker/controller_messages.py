@@ -32,6 +32,7 @@ from magicbyte.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from magicbyte.releases import inter_broker_versions
+from magicbyte.security.settings import PROTOCOLS
 
 if TYPE_CHECKING:
     import uuid
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from magicbyte.replication.controller import PartitionOrder
 
 _PLAINTEXT: Final = "PLAINTEXT"
-_PROTOCOLS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+_PROTOCOLS: Final = {name: number for number, name in enumerate(PROTOCOLS)}
 _LEADER_AND_ISR, _STOP_REPLICA, _UPDATE_METADATA = 4, 5, 6
 _FIRST_BY_TOPIC: Final = {_LEADER_AND_ISR: 2, _STOP_REPLICA: 1, _UPDATE_METADATA: 5}
 _FIRST_WITH_STATES: Final = 3  # of StopReplica

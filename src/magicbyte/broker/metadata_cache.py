@@ -14,6 +14,7 @@ from magicbyte.broker.cluster_view import NOBODY, ClusterMember, PartitionView
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.replication.controller import BEING_DELETED
+from magicbyte.security.settings import PROTOCOLS
 
 if TYPE_CHECKING:
     from magicbyte.broker.listeners import Listener
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         UpdateMetadataRequest,
     )
 
-_PLAINTEXT: Final = 0
 _FIRST_UPDATE_S: Final = 10.0
 _LOST: Final = PartitionView(NOBODY, -1, (), (), ())
 """A partition that is not in any update yet."""
@@ -104,8 +104,11 @@ class MetadataCache:
         return True
 
     def _live(self, told: UpdateMetadataBroker) -> LiveBroker:
-        addresses = {each.listener or "PLAINTEXT": (each.host, each.port) for each in told.endpoints
-                     if each.listener or each.security_protocol == _PLAINTEXT}  # fmt: skip
+        addresses = {
+            each.listener or PROTOCOLS[each.security_protocol]: (each.host, each.port)  # versions 1 and 2 have no names
+            for each in told.endpoints
+            if each.listener or each.security_protocol in range(len(PROTOCOLS))
+        }
         if not told.endpoints:  # version 0
             addresses = {self._inter_broker: (told.v0_host, told.v0_port)}
         return LiveBroker(addresses, told.rack)

@@ -25,6 +25,7 @@ from magicbyte.security.scram import HASHES, ScramClient
 from magicbyte.security.tls import Store, TlsSettings, client_context
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""In the order of their ids in requests between brokers."""
 TRUSTSTORE: Final = (
     "ssl.truststore.location", "ssl.truststore.type", "ssl.truststore.password", "ssl.truststore.certificates",
 )  # fmt: skip
