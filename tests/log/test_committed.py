@@ -146,6 +146,38 @@ def test_the_rest_of_a_log_is_walked_ahead_once_behind_a_long_transaction(
     assert len(walks) == 1
 
 
+def test_damage_that_waits_counts_as_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of invalid markers is small, and its errors are not."""
+    monkeypatch.setattr(committed, "HELD_BYTES", 100_000)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 700)
+    sets, count = [data(0, 1, 5)], 200
+    for offset in range(1, 1 + count):
+        invalid = bytearray(marker(ControlType.ABORT, offset, 7))
+        invalid[70] = 0x02  # a value of one byte
+        sets.append(bytes(invalid))
+    sets.append(marker(ControlType.COMMIT, 1 + count, 5))
+    assert sum(map(len, sets)) < 100_000
+    most = [0]
+    hold = committed.CommittedChunks._hold
+
+    def counted(self: committed.CommittedChunks, step: committed._HeldChunk | CorruptRecordError) -> None:
+        hold(self, step)
+        most[0] = max(most[0], len(self._held))
+
+    monkeypatch.setattr(committed.CommittedChunks, "_hold", counted)
+    damage = list[CorruptRecordError]()
+    found = read_records(
+        reader_of(tmp_path, {0: sets}),
+        Selection(isolation=Isolation.READ_COMMITTED),
+        DEFAULT_OPTIONS,
+        threads=1,
+        on_damage=damage.append,
+    )
+    assert offsets_of(found) == [0]
+    assert len(damage) == count
+    assert most[0] < count / 2
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("held", [1, 1 << 30])
 def test_damage_is_reported_once_and_in_its_place(

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from magicbyte.log.files.chunk import Chunk
 
 HELD_BYTES: Final = 64 << 20
-"""The size of the waiting chunks above which the rest of the log is walked ahead."""
+"""The memory of what waits above which the rest of the log is walked ahead."""
+_FACTS_BYTES: Final = 256  # of a row
+_ERROR_BYTES: Final = 2048
 _NO_END: Final = (1 << 63) - 1
 
 
@@ -73,7 +75,7 @@ class CommittedChunks:
         self._aborted.clear()
         for step in steps:
             if isinstance(step, CorruptRecordError):
-                self._held.append(step)
+                self._hold(step)
             else:
                 self._add(step)
             del step  # so that its buffer can be used again
@@ -85,7 +87,7 @@ class CommittedChunks:
 
     def _add(self, chunk: Chunk) -> None:
         def report(error: CorruptRecordError) -> None:
-            self._held.append(error.locate(path=chunk.path, shift=chunk.position))
+            self._hold(error.locate(path=chunk.path, shift=chunk.position))
 
         facts = table_facts(chunk.table, report)
         if self._end is None:
@@ -93,8 +95,11 @@ class CommittedChunks:
         table = chunk.table
         first, _, _ = extent_of(table.buffer, int(table.position[0]))
         _, last, _ = extent_of(table.buffer, int(table.position[-1]))
-        self._held.append(_HeldChunk(chunk, facts, first, last))
-        self._held_bytes += len(chunk.table.buffer)
+        self._hold(_HeldChunk(chunk, facts, first, last))
+
+    def _hold(self, step: _HeldChunk | CorruptRecordError) -> None:
+        self._held.append(step)
+        self._held_bytes += _memory(step)
 
     def _pass(self, table: list[BatchFacts | None]) -> None:
         """Advance past the rows of a chunk."""
@@ -116,9 +121,9 @@ class CommittedChunks:
                 if committed is None:
                     committed = CommittedFilter(self._aborted, stable)
                 yield CommittedChunk(step.chunk, committed.delivered(step.facts), stable)
-                self._held_bytes -= len(step.chunk.table.buffer)
             else:
                 break
+            self._held_bytes -= _memory(step)
             del step  # so that its buffer can be used again
             self._held.popleft()
         if self._final is None:
@@ -131,10 +136,15 @@ class CommittedChunks:
 
     def _look_ahead(self) -> None:
         """Walk the rest of the log. Its damage is reported when it is read."""
-        last = self._held[-1]
-        assert isinstance(last, _HeldChunk)
+        last = next(each for each in reversed(self._held) if isinstance(each, _HeldChunk))  # the first one is a chunk
         for step in self._steps_after(last.chunk):
             if not isinstance(step, CorruptRecordError):
                 self._pass(table_facts(step.table))
         self._end = self._open.last_stable_offset(_NO_END)
         self._final = CommittedFilter(self._aborted, self._end)
+
+
+def _memory(step: _HeldChunk | CorruptRecordError) -> int:
+    if isinstance(step, CorruptRecordError):
+        return _ERROR_BYTES
+    return len(step.chunk.table.buffer) + len(step.facts) * _FACTS_BYTES
