@@ -348,17 +348,9 @@ async def delete_records(services: TopicServices, request: Request[DeleteRecords
 async def _deleted_everywhere(services: TopicServices, partition: ServedPartition, timeout_ms: int) -> int:
     """Wait until all live replicas have deleted the records; return the smallest of their log start offsets."""
     wanted, replicas = partition.log.log_start_offset, services.replicas
-    if replicas.low_watermark(partition) < wanted:
-        changed = asyncio.Event()
-        partition.waiting[changed] = None
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(timeout_ms, 0) / 1000):
-                    while replicas.low_watermark(partition) < wanted:
-                        await changed.wait()
-                        changed.clear()
-        finally:
-            partition.waiting.pop(changed, None)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+            await partition.until(lambda: replicas.low_watermark(partition) >= wanted)
     return replicas.low_watermark(partition)
 
 

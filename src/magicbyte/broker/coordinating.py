@@ -193,16 +193,10 @@ class Coordinating(ABC, Generic[S, E, L]):
             self._load_soon(partition, term)
 
     async def _load_committed(self, replica: ServedPartition, term: int, end: int) -> None:
-        """Load a partition when its records before `end` are committed. The end of the term wakes this as well."""
-        partition, changed = replica.index, asyncio.Event()
-        replica.waiting[changed] = None
-        try:
-            while replica.log.high_watermark < end and self._decider.terms.is_loading(partition, term):
-                await changed.wait()
-                changed.clear()
-        finally:
-            replica.waiting.pop(changed, None)
-        if self._decider.terms.is_loading(partition, term):
+        """Load a partition when its records before `end` are committed. The end of the term ends this as well."""
+        partition, is_loading = replica.index, self._decider.terms.is_loading
+        await replica.until(lambda: replica.log.high_watermark >= end or not is_loading(partition, term))
+        if is_loading(partition, term):
             self._load_soon(partition, term)
 
     def _load_soon(self, partition: int, term: int) -> None:

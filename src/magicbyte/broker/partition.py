@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -195,6 +195,17 @@ class ServedPartition:
             self.log.high_watermark = offset
             for event in self.waiting:
                 event.set()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until `is_so`, asked again when the high watermark advances and at `wake`. The caller sets an end."""
+        changed = asyncio.Event()
+        self.waiting[changed] = None
+        try:
+            while not is_so():
+                await changed.wait()
+                changed.clear()
+        finally:
+            self.waiting.pop(changed, None)
 
     def wake(self) -> None:
         """Wake all waiting requests."""
