@@ -471,7 +471,7 @@ def releases_of(answered: Mapping[int, range]) -> list[str]:
 
     A broker whose inter.broker.protocol.version is below 0.11 does not offer the requests of transactions.
     """
-    compared = {key: versions for key, versions in answered.items() if key in _GREW.keys() - _OF_SCRAM}
+    compared = {key: versions for key, versions in answered.items() if key in _GREW and key not in _OF_SCRAM}
     hidden = _OF_SCRAM | (_OF_TRANSACTIONS if compared.keys().isdisjoint(_OF_TRANSACTIONS) else frozenset())
 
     def offered(line: str) -> dict[int, range]:
