@@ -371,7 +371,7 @@ def failing_over(folder: Path) -> dict[str, Any]:
         )
         client.produce(topic, b"before")
         assert not client.flush(30)
-        time.sleep(Random(number).uniform(0, WITHIN_S))  # it would be killed right behind its last request to ZooKeeper
+        time.sleep(Random(number).uniform(0, WITHIN_S))  # at once, it would have asked ZooKeeper just before
         acknowledged: list[float] = []
         with made.session(leader) as ended:
             begin = time.perf_counter()

@@ -20,7 +20,7 @@ ALL_FORMATS = "3.9.1"  # the last release whose classes write all three formats
 LAUNCHER = [sys.executable, str(HERE / "kafka_oracle.py")]
 FIELDS = ("offset", "timestamp", "timestampType", "key", "value")  # the first columns of java/Consume*.java
 SECONDS = 240  # for a Java program, its compilation included; a broker may take as long to start
-NOTED_CHARACTERS = 3000  # of a broker's log
+NOTED_BYTES = 3000  # of a broker's log
 
 Json = dict[str, Any]
 
@@ -100,7 +100,9 @@ def _note_log(folder: Path, error: Exception) -> None:
     """Add the end of the broker's log to an error: who judges it later has no other trace of the broker."""
     log = folder / "broker.log"
     if log.exists():
-        error.add_note(f"the broker's log ends:\n{log.read_text(errors='replace')[-NOTED_CHARACTERS:]}")
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - NOTED_BYTES))
+            error.add_note(f"the broker's log ends:\n{file.read(NOTED_BYTES).decode(errors='replace')}")
 
 
 @contextmanager
