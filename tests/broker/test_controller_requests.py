@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.builders import run
 
 from broker.controlled import ControlledCluster, controlled, until
 from broker.serving import Peer, Running
+from builders import run
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.controller import ControllerService
 from magicbyte.broker.controller_requests import HANDLERS

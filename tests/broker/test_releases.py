@@ -10,9 +10,9 @@ import struct
 from pathlib import Path
 
 import pytest
-from tests.broker.serving import CLOSED, Peer, Running
-from tests.builders import run
 
+from broker.serving import CLOSED, Peer, Running
+from builders import run
 from magicbyte.broker import offer
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.versions import SERVED

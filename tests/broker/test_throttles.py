@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.builders import as_it_is
 
 from broker.builders import records
+from builders import as_it_is
 from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
 from magicbyte.client.produce import send
 from magicbyte.client.replicas import alter_reassignments

@@ -2,8 +2,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.builders import contents
 
+from builders import contents
 from cli.command import run
 from log.appended import batch_of
 from magicbyte.log.append.record_set import record_set

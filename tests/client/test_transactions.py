@@ -6,9 +6,8 @@ import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
 import pytest
-from tests.builders import valued
 
-from builders import run
+from builders import run, valued
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.client import TRANSACTION

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import unbase64
 
+from builders import unbase64
 from golden_data import Case, log_cases
 from magicbyte.errors import CorruptRecordError
 from magicbyte.groups.consumer_protocol import Assignment, Subscription, TopicPartitions

@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
-from tests.builders import base64_text
 
+from builders import base64_text
 from interop import client_programs, jvm
 from interop.client_programs import ClientProcess
 from interop.kafka_oracle import version_key

@@ -396,6 +396,7 @@ class Story:
     async def _new_software(self) -> None:
         old, new = self.era.software
         self.tell("## 3. Phase 1: new software, old protocol, old format")
+        await self._elect_ours()
         for each in REAL:
             await self._stop_real(each)
             await self._start_real(each, 1, 0, 0)
@@ -483,6 +484,7 @@ class Story:
 
     async def _phase_2(self) -> None:
         self.tell("## 8. Phase 2: the new format everywhere")
+        await self._elect_ours()
         for each in REAL:
             await self._stop_real(each)
             await self._start_real(each, 1, 1, 1)
@@ -541,6 +543,17 @@ class Story:
 
     async def _has_controller(self) -> bool:
         return await self.cluster.controller() is not None
+
+    async def _elect_ours(self) -> None:
+        """Have our broker become the controller: it alone stands for election."""
+        if await self.cluster.controller() != OURS:
+            with self.cluster.paused():
+                await self.cluster.view.delete(layout.CONTROLLER)
+                await until(self._is_ours_controller, "our broker is the controller")
+        await self._settled()
+
+    async def _is_ours_controller(self) -> bool:
+        return await self.cluster.controller() == OURS
 
     async def _restart_ours(self, protocol: int, form: int) -> None:
         await self.ours.stop()

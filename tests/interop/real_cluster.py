@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import sys
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -108,6 +110,18 @@ class RealCluster:
     async def stop(self, broker_id: int, *, kill: bool = False) -> None:
         del self.ports[broker_id]
         await run(*LAUNCHER, "stop", self._directory(broker_id), *(["--kill"] if kill else []))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """All of them stand still, for less than a session lasts."""
+        states = [json.loads((self._directory(each) / "oracle.json").read_text()) for each in self.ports]
+        for each in states:
+            os.kill(each["pids"]["broker"], signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for each in states:
+                os.kill(each["pids"]["broker"], signal.SIGCONT)
 
     async def tool(self, name: str, *arguments: str) -> str:
         """Run one of Kafka's own tools, which changes the tree."""

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.builders import base64_text
 
+from builders import base64_text
 from interop import compatibility, matrix
 from interop.matrix import Results, StoredSet
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import fsspec
 import pytest
-from tests.builders import unbase64
 
 import golden_data
+from builders import unbase64
 from magicbyte import workers
 from magicbyte.archive import convert
 from magicbyte.archive.convert import (

@@ -9,8 +9,8 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from tests.builders import contents
 
+from builders import contents
 from golden_data import log_case
 from log.appended import batch_of_two
 from magicbyte.archive.rebuild import put, rebuild

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.builders import contents
 
 import golden_data
 from broker.serving import KEEP_ALL
+from builders import contents
 from cli.command import run
 from magicbyte.client import Client, admin
 from magicbyte.testing import Broker

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tests.builders import base64_text
 
 import golden_data
 from broker.serving import KEEP_ALL
+from builders import base64_text
 from cli.command import run
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_records

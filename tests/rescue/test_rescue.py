@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.builders import contents, unbase64
 
 import golden_data
 from broker.serving import KEEP_ALL
+from builders import contents, unbase64
 from cli.command import run
 from magicbyte.archive import writer as writing
 from magicbyte.client import Client, admin

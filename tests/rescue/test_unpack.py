@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from tests.builders import contents
 
+from builders import contents
 from cli.command import run
 from magicbyte.errors import LogDirectoryError
 from magicbyte.rescue.unpack import UnpackLimits, unpack

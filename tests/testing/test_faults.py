@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import kafka
 import pytest
-from tests.broker.serving import CLOSED, Peer
-from tests.builders import run
 
+from broker.serving import CLOSED, Peer
+from builders import run
 from magicbyte.errors import ErrorCode
 from magicbyte.net.stream import SocketStream
 from magicbyte.protocol import Message, write_request

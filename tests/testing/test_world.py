@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.builders import as_it_is, valued
 
+from builders import as_it_is, valued
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.fetch import FetchOptions, fetch_sets, records_of
