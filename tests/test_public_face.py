@@ -26,7 +26,6 @@ import pytest
 
 import golden_data
 import magicbyte
-from broker.serving import KEEP_ALL
 from magicbyte import Codec, CorruptRecordError, Format, LogDirectoryError, Record, UnknownTopicError, testing
 from magicbyte.archive.convert import PartitionConversion
 from magicbyte.archive.diff import Difference, DiffReport, PartitionComparison, What
@@ -422,7 +421,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
                 await send(client, "orders", partition, sent)
 
     folder = tmp_path_factory.mktemp("cluster")
-    with testing.Broker(KEEP_ALL, directory=folder) as broker:
+    with testing.Broker(directory=folder) as broker:
         asyncio.run(produce(broker.bootstrap_servers))
         yield broker.bootstrap_servers, folder
 
@@ -450,7 +449,7 @@ def test_a_topic_of_a_secured_cluster_is_read_with_settings_of_a_client_and_not_
 ) -> None:
     monkeypatch.setenv("SECRET_OF_ALICE", "wonderland")
     users = {"alice": "wonderland"}
-    with magicbyte.testing.Broker(KEEP_ALL, security="SASL_SSL", users=users) as broker:
+    with magicbyte.testing.Broker(security="SASL_SSL", users=users) as broker:
         assert broker.security is not None
         topic = f"kafka://{broker.bootstrap_servers}/orders"
         known = broker.security.librdkafka() | {"sasl.password": "${env:SECRET_OF_ALICE}"}

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from broker.serving import KEEP_ALL
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
 from magicbyte.broker.partition import ServedPartition
@@ -20,6 +21,7 @@ from magicbyte.ports import MetadataStore, SessionListener, WritableFileSystem
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 
 QUICK = {
+    **KEEP_ALL,
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "replica.fetch.wait.max.ms": "50",
     "replica.fetch.backoff.ms": "20",

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.serving import KEEP_ALL
 from cli.command import run
 from client.broker import ScriptedBroker, scripted
 from magicbyte.cli.render import CELLS
@@ -63,7 +62,7 @@ def bootstrap() -> Iterator[str]:
         async with Client(address) as client:
             await admin.create_topic(client, admin.NewTopic("topic", 2))
 
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         asyncio.run(work(broker.bootstrap_servers))
         produce(broker.bootstrap_servers, "topic", 0, RECORDS[:2], Codec.GZIP)
         produce(broker.bootstrap_servers, "topic", 0, RECORDS[2:])
@@ -227,7 +226,7 @@ def test_a_template_is_text_and_fields_and_a_delimiter_is_bytes() -> None:
 
 
 def test_the_records_of_a_topic_are_those_of_the_log_that_its_broker_keeps(tmp_path: Path) -> None:
-    with Broker(KEEP_ALL, directory=tmp_path) as broker:
+    with Broker(directory=tmp_path) as broker:
         assert run("topics", "create", "-b", broker.bootstrap_servers, "topic").exit_code == 0
         produce(broker.bootstrap_servers, "topic", 0, [*RECORDS, *MORE], Codec.ZSTD)
         for values in ([], *(["--values", each] for each in CELLS)):

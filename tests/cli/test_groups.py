@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from broker.serving import KEEP_ALL
 from cli.command import run
 from client.broker import ScriptedBroker, scripted
 from magicbyte.client import Client, admin
@@ -54,7 +53,7 @@ def shared() -> Iterator[str]:
                 records = [Record(0, START + 1000 * at, 0, None, b"value") for at in range(RECORDS)]
                 await send(client, "orders", partition, records)
 
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         asyncio.run(work(broker.bootstrap_servers))
         yield broker.bootstrap_servers
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from broker.serving import KEEP_ALL
 from cli.command import IN_PLACE, inputs, run, state
 from cli.test_outputs import commands
 from magicbyte.testing import Broker
@@ -117,7 +116,7 @@ def test_every_flag_that_changes_an_input_is_tried() -> None:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(KEEP_ALL) as found:
+    with Broker() as found:
         there = ("-b", found.bootstrap_servers)
         for topic in ("t", "gone"):
             assert run("topics", "create", *there, topic).exit_code == 0

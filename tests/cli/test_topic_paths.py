@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import golden_data
-from broker.serving import KEEP_ALL
 from cli.command import run
 from cli.test_diff_topic import Topic, folder_of, log_directory, served
 from client.broker import ScriptedBroker, scripted
@@ -44,7 +43,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
             await send(client, "orders", 0, old, ProduceOptions(format=Format.V1))
 
     folder: Path = tmp_path_factory.mktemp("log")
-    with Broker(KEEP_ALL, directory=folder) as broker:
+    with Broker(directory=folder) as broker:
         asyncio.run(work(broker.bootstrap_servers))
         yield broker.bootstrap_servers, folder
 

@@ -179,7 +179,6 @@ def ours(release: str, front: int) -> Iterator[Relay]:
     settings = {
         "as.version": release,
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{front}",
-        "log.retention.ms": "-1",
     }
     with Broker(settings) as broker:
         ((_, port),) = broker.served.ports.items()

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 
 START = 1_700_000_000_000
 LONG_SESSIONS = "group.max.session.timeout.ms=300000"
+KEPT = "log.retention.ms=-1"  # records of 2023
 LIVE = "g"
 CREATE_TOPICS = 19
 DOCUMENTED = {
@@ -97,7 +98,7 @@ def complaints(log: str) -> list[str]:
 def test_a_real_broker_has_its_directory_back_with_all_groups_and_records(
     version: str, settings: str, tmp_path: Path
 ) -> None:
-    with jvm.broker(version, tmp_path, LONG_SESSIONS) as state:
+    with jvm.broker(version, tmp_path, LONG_SESSIONS, KEPT) as state:
         address, data = state["bootstrap"], Path(state["data"])
         run(address, make)
         run(address, lambda client: fill(client, 1))
@@ -118,7 +119,7 @@ def test_a_real_broker_has_its_directory_back_with_all_groups_and_records(
     assert len(before) == 200
 
     logged = (tmp_path / "broker.log").stat().st_size
-    with jvm.broker(version, tmp_path, LONG_SESSIONS) as state:
+    with jvm.broker(version, tmp_path, LONG_SESSIONS, KEPT) as state:
         address = state["bootstrap"]
         assert run(address, simple) == (14, "lap 2")
         assert at(address, lambda talk: is_heard(talk, *member))

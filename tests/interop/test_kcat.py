@@ -36,7 +36,7 @@ def ours(command: str, address: str, topic: str, *options: str, text: bytes = b"
 
 
 def kcat(mode: str, address: str, topic: str, *options: str, text: bytes = b"") -> bytes:
-    command = ["kcat", mode, "-b", address, "-t", topic, *options, *(["-q"] if mode == "-C" else [])]
+    command = ["kcat", mode, "-b", address, "-m", "200", "-t", topic, *options, *(["-q"] if mode == "-C" else [])]
     return subprocess.run(command, input=text, capture_output=True, timeout=240, check=True).stdout
 
 

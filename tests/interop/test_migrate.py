@@ -153,7 +153,7 @@ def test_a_real_canary_goes_back_by_the_procedure_and_loses_nothing(tmp_path: Pa
             command += ["--prop", setting]
         start.write_text(json.dumps(command))
 
-    old = ("inter.broker.protocol.version=0.9.0", "log.message.format.version=0.9.0")
+    old = ("inter.broker.protocol.version=0.9.0", "log.message.format.version=0.9.0", "log.retention.ms=-1")
     with jvm.brokers("1.1.1", tmp_path, 2, *old) as states:
         server = states[0]["bootstrap"]
         jvm.stop(tmp_path / "1")

@@ -43,6 +43,7 @@ class Ours:
             "inter.broker.protocol.version": protocol,
             "log.message.format.version": stored,
             "replica.lag.time.max.ms": "5000",
+            "log.retention.ms": "-1",  # records of 1970
         }
         self.served: Broker
 

@@ -91,6 +91,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[Cell, Seen]:
     folder = tmp_path_factory.mktemp("traced")
     trace, logs = folder / "trace", folder / "logs"
     serve = [sys.executable, "-m", "magicbyte", "serve", "--dir", str(logs), "--listen", "127.0.0.1:0"]
+    serve.append("log.retention.ms=-1")  # records of 2023
     with subprocess.Popen(
         [*system_calls.strace(trace), *serve], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as broker:

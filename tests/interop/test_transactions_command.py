@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 HANGING_TOPIC, TOPIC, ID, STRANGER = "hanging", "orders", "tx-open", 4711
 TIMEOUT_MS = 600_000  # longer than all the commands take
 SETTINGS = (
+    "log.retention.ms=-1",  # a record of 2023
     "transaction.partition.verification.enable=false",  # or the late Produce request is refused
     "offsets.topic.num.partitions=1",
     "transaction.state.log.num.partitions=1",

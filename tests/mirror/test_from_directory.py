@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from broker.serving import KEEP_ALL
 from builders import contents
 from cli.command import run
 from magicbyte.client import Client, admin
@@ -22,7 +21,7 @@ END = f"{0:020}.log"
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker(KEEP_ALL) as found:
+    with Broker() as found:
         yield found
 
 

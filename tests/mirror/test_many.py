@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from broker.serving import KEEP_ALL
 from magicbyte.client import Client, admin
 from magicbyte.client.connection import Connection
 from magicbyte.client.offsets import ends
@@ -77,7 +76,7 @@ def test_of_many_partitions_those_without_news_cost_one_request_in_all(
         async with here, there:
             await work(here, there)
 
-    with Broker(KEEP_ALL) as source, Broker(KEEP_ALL) as target:
+    with Broker() as source, Broker() as target:
         asyncio.run(inside([each.bootstrap_servers for each in (source, target)]))
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from broker.serving import KEEP_ALL
 from builders import base64_text
 from cli.command import run
 from magicbyte.client import Client, admin
@@ -66,7 +65,7 @@ def test_a_killed_rescue_into_a_directory_goes_on_and_the_directory_is_whole(kil
 
 @pytest.mark.slow
 def test_a_killed_rescue_into_a_cluster_goes_on_and_nothing_comes_twice(tmp_path: Path) -> None:
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
 
         def judge(_: int, topics: Iterable[str]) -> Records:
             async def work() -> Records:
@@ -128,7 +127,7 @@ def test_killed_while_its_work_is_removed_it_is_run_again_and_nothing_comes_twic
             each.unlink()
         raise CrashError
 
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         arguments = (backup, "--to", broker.bootstrap_servers, "--work", work)
         target = steps.ClusterTarget(broker.bootstrap_servers, lambda: Client(broker.bootstrap_servers))
         with monkeypatch.context() as patch:

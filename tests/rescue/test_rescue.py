@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from broker.serving import KEEP_ALL
 from builders import contents, unbase64
 from cli.command import run
 from magicbyte.archive import writer as writing
@@ -28,7 +27,7 @@ from rescue.builders import OLD, backup_of, by_partition, no_steps, receipt_of
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker(KEEP_ALL) as found:
+    with Broker() as found:
         yield found
 
 
@@ -179,7 +178,7 @@ def test_a_directory_is_one_that_a_broker_opens(tmp_path: Path) -> None:
     receipt = by_partition(receipt_of(backup, "--to", tmp_path / "out", status=1))
     assert run("verify", tmp_path / "out", "--deep").exit_code == 0
     assert not (tmp_path / "out.rescue").exists()
-    with Broker(KEEP_ALL, directory=tmp_path / "out") as broker:
+    with Broker(directory=tmp_path / "out") as broker:
         for name in OLD:
             case = golden_data.log_case(name)
             assert receipt[f"{case.topic}-0"]["same"]

@@ -222,7 +222,7 @@ def campaign(folder: Path, rounds: int, seed: int, *, cluster: bool = False) -> 
     """
     if not cluster:
         return _campaign(folder, DirectorySink(folder), rounds, seed)
-    with Broker({"log.retention.ms": "-1"}) as broker:  # records are of START_MS
+    with Broker() as broker:
         return _campaign(folder, ClusterSink(folder, broker.bootstrap_servers), rounds, seed)
 
 

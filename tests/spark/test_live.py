@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from broker.serving import KEEP_ALL
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import read_records
 from magicbyte.client.offsets import bounds
@@ -38,7 +37,7 @@ RECORDS = [some_records(120), some_records(40)]
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     """A broker with the topics `orders`, of two partitions, and `old`, of messages of magic 1."""
-    with Broker(KEEP_ALL) as running:
+    with Broker() as running:
         asyncio.run(fill(running.bootstrap_servers))
         yield running
 
@@ -139,7 +138,7 @@ def test_what_is_gone_is_told_or_let_pass(tmp_path: Path) -> None:
         async with Client(bootstrap) as client:
             await admin.delete_records(client, "orders", 0, 25)
 
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         asyncio.run(fill(broker.bootstrap_servers))
         loose = {"startingOffsets": '{"orders": {"0": 5, "1": -2}}', "failOnDataLoss": "false"}
         strict = {**loose, "failOnDataLoss": "true"}
@@ -185,7 +184,7 @@ def test_a_stream_follows_a_topic() -> None:
         async with Client(bootstrap) as client:
             await send(client, "orders", 1, some_records(7))
 
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         asyncio.run(fill(broker.bootstrap_servers))
         given = options_of(broker, subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger="50")
         stream = stream_reader(given)
@@ -217,7 +216,7 @@ def test_rows_are_produced_to_a_cluster() -> None:
         async with Client(bootstrap) as client:
             await admin.create_topic(client, admin.NewTopic("orders", 3))
 
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         options = options_of(broker, topic="orders", **{"kafka.compression.type": "lz4"})
         writer = MagicbyteSource(options).writer(from_arrow_schema(SCHEMA), overwrite=False)
         given = rows(120, partition=None)
@@ -250,7 +249,7 @@ def test_places_are_those_of_sparks_kafka_source(broker: Broker) -> None:
 
 def test_rows_go_to_and_come_from_a_secured_cluster_by_its_client_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_SECRET", "wonder")
-    with Broker(KEEP_ALL, security="SASL_SSL", users={"alice": "wonder"}) as secured:
+    with Broker(security="SASL_SSL", users={"alice": "wonder"}) as secured:
         assert secured.security is not None
         known = secured.security.librdkafka() | {"sasl.password": "${env:SPARK_SECRET}"}
         options = {f"kafka.{name}": value for name, value in known.items()}

@@ -14,7 +14,6 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 
-from broker.serving import KEEP_ALL
 from magicbyte.cli.main import main
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import read_records
@@ -39,8 +38,8 @@ RECORDS: Final = some_records(40)
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[dict[str, Broker]]:
     """Two clusters whose user has different passwords; the source has topics."""
-    source = Broker(KEEP_ALL, security="SASL_SSL", users={"alice": SECRETS["source"]})
-    target = Broker(KEEP_ALL, security="SASL_SSL", users={"alice": SECRETS["target"]})
+    source = Broker(security="SASL_SSL", users={"alice": SECRETS["source"]})
+    target = Broker(security="SASL_SSL", users={"alice": SECRETS["target"]})
     with source, target:
 
         async def prepare() -> None:

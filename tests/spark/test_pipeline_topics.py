@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from broker.serving import KEEP_ALL
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import FetchOptions, read_records, read_sets
 from magicbyte.client.offsets import bounds
@@ -75,7 +74,7 @@ def read(folder: Path) -> list[Record]:
 
 
 def test_a_cluster_is_copied_into_a_log_directory_byte_for_byte(tmp_path: Path) -> None:
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         fill(broker)
         text = (
             f'[source]\nbootstrap = "{broker.bootstrap_servers}"\ntopics = ["ord*"]\n[[stage]]\ndo = "mirror"\n'
@@ -92,7 +91,7 @@ def test_a_cluster_is_copied_into_a_log_directory_byte_for_byte(tmp_path: Path) 
 
 
 def test_stages_work_on_what_a_cluster_has(tmp_path: Path) -> None:
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         fill(broker)
         stages = '[[stage]]\ndo = "convert"\nformat = "v1"\ncodec = "gzip"\n[[stage]]\ndo = "records"\n'
         source = f'[source]\nbootstrap = "{broker.bootstrap_servers}"\npartitions = [1]\n'
@@ -107,7 +106,7 @@ def test_a_log_directory_goes_closed_into_a_cluster_and_a_rerun_sends_only_what_
     folder = write_partition(tmp_path / "logs", "orders-1", some_records(100), codec=Codec.LZ4)
     write_partition(tmp_path / "logs", "orders-0", some_records(30), codec=Codec.ZSTD)
     closed = []
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         text = f'[source]\npath = "logs"\n[sink]\nbootstrap = "{broker.bootstrap_servers}"\n'
         first = told(tmp_path, text)
         assert first.status == 0, first.units
@@ -136,7 +135,7 @@ def test_what_stages_removed_is_not_sent_and_the_map_tells_the_offsets(tmp_path:
             await maps.refresh(client)
             return maps.maps["orders", 0].runs()
 
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         stages = '[[stage]]\ndo = "filter"\nfrom-offset = 15\n'
         sink = f'[sink]\nbootstrap = "{broker.bootstrap_servers}"\ngroup = "nightly"\n'
         done = told(tmp_path, f'[source]\npath = "logs"\n{stages}{sink}')
@@ -147,7 +146,7 @@ def test_what_stages_removed_is_not_sent_and_the_map_tells_the_offsets(tmp_path:
 
 
 def test_a_cluster_goes_closed_into_another_one(tmp_path: Path) -> None:
-    with Broker(KEEP_ALL) as source, Broker(KEEP_ALL) as target:
+    with Broker() as source, Broker() as target:
         fill(source)
         text = f'[source]\nbootstrap = "{source.bootstrap_servers}"\n[[stage]]\ndo = "mirror"\n'
         for expected in (COUNTS, (0, 0)):
@@ -161,7 +160,7 @@ def test_a_cluster_goes_closed_into_another_one(tmp_path: Path) -> None:
 
 def test_messages_of_old_go_into_a_cluster_of_today(tmp_path: Path) -> None:
     write_partition(tmp_path / "logs", "old-0", some_records(50, magic=1), target=Format.V1, codec=Codec.SNAPPY)
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         done = told(tmp_path, f'[source]\npath = "logs"\n[sink]\nbootstrap = "{broker.bootstrap_servers}"\n')
         assert done.status == 0, done.units
         assert held(broker, 0, "old")[0] == some_records(50, magic=1)
@@ -175,7 +174,7 @@ def test_a_cluster_gets_the_committed_records_of_what_a_broker_wrote(
     tmp_path: Path, golden: GoldenLogs, kind: str
 ) -> None:
     topic = next(topic for topic, case in golden.cases.items() if case.id == f"3.9.1/{kind}")
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         source = f'[source]\npath = "{golden.path}"\ntopics = ["{topic}"]\n'
         done = told(tmp_path, f'{source}[sink]\nbootstrap = "{broker.bootstrap_servers}"\n')
         assert done.status == 0, done.units
@@ -205,7 +204,7 @@ def test_killed_at_its_requests_a_pipeline_in_transactions_sends_each_record_onc
     monkeypatch.setattr(topics, "Client", DyingClient)
     monkeypatch.setattr(transactional, "FETCH_BYTES", 1500)
     at, arrives, has_died = 1, False, True
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         while has_died:
             name = f"topic{at}{arrives}"
             write_partition(tmp_path / name, f"{name}-0", some_records(60), per_batch=10)
@@ -239,7 +238,7 @@ async def committed_rows(broker: Broker, topic: str, partition: int) -> list[tup
 def test_a_topic_of_others_is_not_written_into(tmp_path: Path) -> None:
     for number in range(2):
         write_partition(tmp_path / "logs", f"orders-{number}", some_records(10))
-    with Broker(KEEP_ALL) as broker:
+    with Broker() as broker:
         fill(broker)
         text = f'[source]\npath = "logs"\n[sink]\nbootstrap = "{broker.bootstrap_servers}"\n'
         done = told(tmp_path, text)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from broker.serving import KEEP_ALL
 from magicbyte.client import Client, admin
 from magicbyte.client.produce import send
 from magicbyte.records.columns import Record
@@ -26,7 +25,7 @@ RECORDS: Final = [Record(at, 1_500_000_000_000 + at, 0, b"k", b"%d" % at) for at
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, str]]:
     """Options of a secured cluster with a topic, the password among them as it is."""
-    with Broker(KEEP_ALL, security="SASL_SSL", users={"alice": SECRET}) as broker:
+    with Broker(security="SASL_SSL", users={"alice": SECRET}) as broker:
         security = broker.security
         assert security is not None
 

@@ -57,6 +57,20 @@ def test_a_directory_that_was_given_stays_with_its_records(tmp_path: Path) -> No
         assert asyncio.run(again(broker.bootstrap_servers)) == [b"kept"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "kept_ms"),
+    [
+        ("num.partitions", "1", -1),
+        ("log.retention.hours", "2", 7_200_000),
+        ("log.retention.minutes", "3", 180_000),
+        ("log.retention.ms", "4", 4),
+    ],
+)
+def test_records_of_any_date_are_kept_unless_a_retention_time_is_set(name: str, value: str, kept_ms: int) -> None:
+    with Broker({name: value}) as broker:
+        assert broker.served.config.log_retention_ms == kept_ms
+
+
 def test_a_setting_that_cannot_be_is_raised_where_the_block_begins() -> None:
     with pytest.raises(InvalidConfigError, match=r"num\.partitions: expected"), Broker({"num.partitions": "many"}):
         pass

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from magicbyte.testing.security import Security
 
 _DEFAULTS: Final = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
+_KEPT: Final = {"log.retention.ms": "-1"}
+_RETENTION: Final = {"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
 
 
 class Broker:
@@ -39,6 +41,8 @@ class Broker:
     `security` is SSL, SASL_PLAINTEXT or SASL_SSL, `users` passwords by name, for PLAIN and SCRAM; the attribute
     `security` then has the settings of clients. A name that no JAAS text can hold, for instance with a comma, is for
     SCRAM only. `clock` measures the broker's intervals and dates: for instance a `TurnedClock`.
+
+    Records of any date are kept: `log.retention.ms` is -1 unless `settings` have a retention time.
     """
 
     security: Security | None = None
@@ -125,7 +129,8 @@ class Broker:
         try:
             secured = self._secure()
             logs = {"log.dirs": self._directory or str(self._temporary)}
-            broker = self._made(BrokerConfig({**logs, **_DEFAULTS, **secured, **self._settings}))
+            kept = {} if _RETENTION & self._settings.keys() else _KEPT
+            broker = self._made(BrokerConfig({**logs, **_DEFAULTS, **kept, **secured, **self._settings}))
             await broker.start()
         except BaseException:
             self._clear()

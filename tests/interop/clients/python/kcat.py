@@ -21,7 +21,15 @@ ASSIGNED = re.compile(r"\[(\d+)\]")
 class Kcat(Client):
     def command(self, *arguments: str) -> list[str]:
         old = ("-X", "api.version.request=false", "-X", f"broker.version.fallback={self.release}")
-        return ["kcat", "-b", self.bootstrap, *(old if self.is_told("0.8.", "0.9.") else ()), *arguments]
+        return [
+            "kcat",
+            "-b",
+            self.bootstrap,
+            "-m",
+            str(int(PATIENCE)),
+            *(old if self.is_told("0.8.", "0.9.") else ()),
+            *arguments,
+        ]
 
     def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
         done = subprocess.run(self.command(*arguments), input=stdin, capture_output=True, timeout=PATIENCE)
