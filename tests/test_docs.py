@@ -276,7 +276,7 @@ def test_a_broker_that_a_page_starts_listens_and_ends(page: str, tmp_path: Path)
         assert process.stdout is not None
         said = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        _, complaints = process.communicate(timeout=30)
+        _, complaints = process.communicate(timeout=240)
         assert (said.startswith("listening on 127.0.0.1:"), process.returncode) == (True, 0), (line, complaints)
 
 

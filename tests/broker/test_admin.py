@@ -461,7 +461,7 @@ def test_who_waits_for_records_of_a_topic_that_is_deleted_is_told_at_once(folder
             other.close()
             return found.responses[0].partitions[0].error_code
 
-    assert run(work(), 20) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert run(work(), 40) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def metadata_of(peer: Peer, name: str, version: int) -> MetadataResponseTopic:

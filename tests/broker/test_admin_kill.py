@@ -53,7 +53,7 @@ def test_what_was_confirmed_before_a_kill_is_so_afterwards(folder: Path) -> None
                 gone.discard(name)
 
     async def one_life(first: int, kill_after: int) -> None:
-        async with Process(folder) as broker, Client(broker.address, request_timeout_ms=3000) as client:
+        async with Process(folder) as broker, Client(broker.address) as client:
             await check(client)
             changing = asyncio.create_task(change_until_it_dies(client, first))
             while len(sizes) < kill_after:
@@ -79,4 +79,4 @@ def test_what_was_confirmed_before_a_kill_is_so_afterwards(folder: Path) -> None
         async with Process(folder) as broker, Client(broker.address) as client:
             await check(client)
 
-    run(work(), 50)
+    run(work(), 300)

@@ -263,7 +263,7 @@ def test_a_group_of_megabytes_is_written_as_a_record_in_a_thread(folder: Path, m
             for group, size in (("small", 10), ("large", 3 << 20)):
                 protocols = [JoinGroupRequestProtocol(name="range", metadata=bytes(size))]
                 join = JoinGroupRequest(
-                    group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=1000, protocol_type="consumer",
+                    group_id=group, session_timeout_ms=30_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
                     protocols=protocols,
                 )  # fmt: skip
                 joined = await peer.ask(join, 3, JoinGroupResponse)

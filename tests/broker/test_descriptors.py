@@ -313,7 +313,7 @@ def test_a_broker_with_256_descriptors_and_250_idle_sockets_goes_on_and_takes_ot
         broker.stop()
     told = (tmp_path / "errors").read_text()
     assert "offline" not in told
-    assert told.count("no connections are accepted until") == 1
+    assert told.count("no connections are accepted until") in (1, 2)  # one a minute
     assert (tmp_path / "logs/.kafka_cleanshutdown").exists()
 
 

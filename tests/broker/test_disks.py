@@ -70,7 +70,7 @@ from magicbyte.records.encode import Format
 
 TIME = 1_700_000_000_000
 WATCHED = {"list", "entry", "open", "rename", "delete", "make_directory", "sync_directory", "lock", "modified_ms"}
-WAIT_S = 20  # for what is to come: far longer than it takes
+WAIT_S = 50  # for what is to come: far longer than it takes
 
 
 class Disk:

@@ -383,7 +383,7 @@ def test_a_fetch_in_an_older_segment_does_not_wait_for_bytes_that_are_never_adde
                 assert turns == len(bases) - 1, version
             peer.close()
 
-    run(work(), 20)
+    run(work())
 
 
 def test_a_fetch_does_not_wait_for_bytes_that_its_own_limits_keep_from_it(folder: Path) -> None:
@@ -402,7 +402,7 @@ def test_a_fetch_does_not_wait_for_bytes_that_its_own_limits_keep_from_it(folder
             assert [bytes(each.partitions[0].records or b"") != b"" for each in response.responses] == [True, False]  # type: ignore[arg-type]
             peer.close()
 
-    run(work(), 20)
+    run(work())
 
 
 @pytest.mark.parametrize("more", [{"min_bytes": 1 << 20}, {"limit": 100, "min_bytes": 101}])
@@ -429,4 +429,4 @@ def test_a_fetch_at_the_end_of_the_last_segment_waits_for_the_bytes_it_asks_for(
             assert not waiting.done()
         await waiting
 
-    run(work(), 20)
+    run(work())

@@ -37,7 +37,7 @@ from magicbyte.records.encode import Format, encode_records
 
 REAL = json.loads((Path(__file__).parent / "releases.json").read_text())
 METADATA = MetadataRequest(topics=[])
-ANSWER_S = 0.2
+ANSWER_S, SILENCE_S = 60, 0.2
 
 
 @pytest.mark.parametrize("name", REAL)
@@ -81,15 +81,19 @@ def too_new(key: int, version: int) -> bytes:
     return struct.pack(">i", len(head)) + head
 
 
-async def of(folder: Path, name: str, *frames: bytes) -> list[bytes]:
-    """Return the answers to frames sent at once; b"" where the broker closes, and nothing where none comes."""
-    found = []
+async def of(folder: Path, name: str, *frames: bytes, answers: int | None = None) -> list[bytes]:
+    """Return the answers to frames sent at once; b"" where the broker closes.
+
+    There are as many as frames or, if given, `answers`, and no more for a while.
+    """
+    found, expected = list[bytes](), len(frames) if answers is None else answers
     async with Running(folder, {"as.version": name}) as broker:
         peer = await Peer.of(broker)
         await peer.stream.write(list(frames))
         for _ in frames:
             try:
-                found.append(await asyncio.wait_for(peer.next(), ANSWER_S))
+                wait_s = ANSWER_S if len(found) < expected else SILENCE_S
+                found.append(await asyncio.wait_for(peer.next(), wait_s))
             except TimeoutError:
                 break
         peer.close()
@@ -101,7 +105,7 @@ def test_0_8_2_closes_where_it_does_not_know_the_request(tmp_path: Path) -> None
 
 
 def test_0_9_0_leaves_requests_that_it_does_not_know_unanswered_and_goes_on(tmp_path: Path) -> None:
-    answers = run(of(tmp_path, "0.9.0", frame(ApiVersionsRequest(), 0), frame(METADATA, 0)))
+    answers = run(of(tmp_path, "0.9.0", frame(ApiVersionsRequest(), 0), frame(METADATA, 0), answers=1))
     assert len(answers) == 1
     assert MetadataResponse.read(memoryview(answers[0])[8:], 0).brokers
 

@@ -21,7 +21,7 @@ HEAVY = ("numpy", "numba", "pyarrow", "rich", "fsspec", "cramjam", "pyspark")
 def imported(*arguments: str) -> set[str]:
     """The heavy packages that a command line imports."""
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "magicbyte", *arguments], capture_output=True, text=True, timeout=60
+        [sys.executable, "-X", "importtime", "-m", "magicbyte", *arguments], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
     names = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}

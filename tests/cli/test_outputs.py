@@ -291,7 +291,7 @@ def test_stdout_that_the_shell_sent_into_an_input_is_refused(archive: Path) -> N
     with segment.open("ab") as file:
         done = subprocess.run(
             [sys.executable, "-m", "magicbyte", "cat", str(archive / "logs")],
-            stdout=file, stderr=subprocess.PIPE, text=True, timeout=60,
+            stdout=file, stderr=subprocess.PIPE, text=True, timeout=240,
         )  # fmt: skip
     assert (done.returncode, segment.read_bytes()) == (2, before)
     assert done.stderr == f"magicbyte: stdout: expected a path outside of {segment}, which is an input\n"

@@ -108,7 +108,7 @@ def test_a_signal_in_the_middle_of_a_parquet_file_ends_the_process_without_a_tra
         "from magicbyte.cli.main import main\nmain(prog_name='magicbyte')\n"
     )
     arguments = ["cat", str(logs), "--format", "parquet", "--threads", "2", "-o", str(tmp_path / "out.parquet")]
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=240)
     assert (done.returncode, done.stdout, done.stderr) == (status, "", "")
     assert [each.name for each in tmp_path.iterdir()] == ["logs"]
 
@@ -252,7 +252,7 @@ def test_a_fifo_is_written_directly(logs: Path, tmp_path: Path) -> None:
 def test_dev_stdout_is_written_directly(logs: Path, tmp_path: Path) -> None:
     with (tmp_path / "found").open("wb") as file:
         before = os.fstat(file.fileno()).st_ino
-        done = subprocess.run([*PROGRAM, "cat", str(logs), "-o", "/dev/stdout"], stdout=file, timeout=60)
+        done = subprocess.run([*PROGRAM, "cat", str(logs), "-o", "/dev/stdout"], stdout=file, timeout=240)
     assert (done.returncode, (tmp_path / "found").stat().st_ino) == (0, before)
     assert (tmp_path / "found").read_text() == run("cat", logs).stdout
 
@@ -311,7 +311,7 @@ def shell(line: str, *arguments: str | Path) -> tuple[int, str]:
     """The status and stderr of `"$@"`, a command of ours, with what `line` puts behind it."""
     done = subprocess.run(
         ["bash", "-c", f'set -o pipefail; "$@" {line}', "bash", *PROGRAM, *map(str, arguments)],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=240,
         env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )  # fmt: skip
     return done.returncode, done.stderr

@@ -401,7 +401,7 @@ def test_topics_are_asked_for_as_the_broker_that_is_asked_understands_it() -> No
 def test_an_unknown_topic_is_tried_for_a_while_and_asked_for_without_making_it() -> None:
     broker = ScriptedBroker()
     with pytest.raises(BrokerError, match=r"topic other: UNKNOWN_TOPIC_OR_PARTITION \(3\)"):
-        run(broker, lambda client: client.at_leader("other", 0, lambda _: asyncio.sleep(0)), retry_ms=30)
+        run(broker, lambda client: client.at_leader("other", 0, lambda _: asyncio.sleep(0)), retry_ms=500)
     asked = broker.asked(MetadataRequest)
     assert len(asked) > 1
     assert not any(each.allow_auto_topic_creation for each in asked)

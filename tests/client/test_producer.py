@@ -28,7 +28,7 @@ def broker() -> Any:
 
 def run(broker: Broker, work: Work, partitions: int = 3) -> Any:
     async def inside() -> Any:
-        async with magicbyte.Client(broker.bootstrap_servers, retry_ms=2000) as client:
+        async with magicbyte.Client(broker.bootstrap_servers, retry_ms=20_000) as client:
             if "orders" not in await client.topics():
                 await admin.create_topic(client, admin.NewTopic("orders", partitions))
             return await work(client)
@@ -276,7 +276,7 @@ def test_nothing_is_sent_behind_the_block_of_a_producer_that_failed(
     async def store(_client: Any, _topic: str, partition: int, *_given: Any) -> None:
         if partition == 0:
             raise magicbyte.NetworkError("lost")
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
         sent.append(partition)
 
     async def fail(client: magicbyte.Client) -> None:

@@ -21,6 +21,7 @@ LAUNCHER = [sys.executable, str(HERE / "kafka_oracle.py")]
 FIELDS = ("offset", "timestamp", "timestampType", "key", "value")  # the first columns of java/Consume*.java
 SECONDS = 240  # for a Java program, its compilation included; a broker may take as long to start
 NOTED_BYTES = 3000  # of a broker's log
+SHORT_SESSION = "zookeeper.session.timeout.ms=6000"  # of a broker that a test kills
 
 Json = dict[str, Any]
 

@@ -24,6 +24,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -61,7 +62,7 @@ BROKER_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 CLASSES = "classes.jsa"
-ZOOKEEPER_SESSION_SECONDS = 6  # Kafka's own default differs between versions
+ZOOKEEPER_SESSION_SECONDS = 30  # Kafka's own default differs between versions; a machine may pause
 
 LOG4J1_CONFIG = """\
 log4j.rootLogger=${oracle.level}, FILE
@@ -183,16 +184,24 @@ def resolve(version, name, coordinates):
 # --- running Java ------------------------------------------------------------------------------
 
 
+def write_whole(path, text):
+    """Write a file that another process may read at any time."""
+    if not path.exists() or path.read_text() != text:
+        new = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}")
+        new.write_text(text)
+        new.replace(path)
+
+
 def logging_flags(version, log_file, level):
     """Return the JVM flags that send the version's log output to log_file."""
     home = cache_home() / version
     if version_key(version) >= (4,):
         config = home / "log4j2.xml"
-        config.write_text(LOG4J2_CONFIG)
+        write_whole(config, LOG4J2_CONFIG)
         flags = [f"-Dlog4j2.configurationFile={config}"]
     else:
         config = home / "log4j.properties"
-        config.write_text(LOG4J1_CONFIG)
+        write_whole(config, LOG4J1_CONFIG)
         flags = [f"-Dlog4j.configuration=file:{config}"]
     return [*flags, f"-Doracle.log={log_file}", f"-Doracle.level={level}"]
 

@@ -86,6 +86,7 @@ WITHOUT_TIMES: Final = ("Java 0.8.2.2", "Java 0.9.0.1")  # they send and read fo
 WITHOUT_HEADERS: Final = (*WITHOUT_TIMES, "Java 0.10.0.1", "Java 0.10.2.2")
 TEXT_ONLY: Final = ("kcat",)  # nor times, nor headers, nor an empty value, when it writes
 START: Final = 1_700_000_000_000
+PATIENCE_S: Final = 200  # of a client for anything: fifteen of them begin at once
 FIRST, RESUMED, GROUPED = 7, 20, 40  # records: before the commit, in all; of both partitions
 
 SETTINGS: Final = ("log.retention.ms=-1", "group.initial.rebalance.delay.ms=0")  # the records are from 2023
@@ -193,7 +194,7 @@ class Run:
 
     def start(self, client: str) -> None:
         log = self.folder / f"{client.replace(' ', '-')}.log"
-        self.processes[client] = ClientProcess(COMMANDS[client](), self.target.bootstrap, log)
+        self.processes[client] = ClientProcess(COMMANDS[client](), self.target.bootstrap, log, seconds=PATIENCE_S)
 
     def make_topics(self) -> None:
         admin = KafkaAdminClient(bootstrap_servers=self.target.bootstrap)

@@ -440,7 +440,9 @@ async def under_load(folder: Path, *, seed: int, has_network: bool) -> AsyncIter
             await member.start(tree.address)
         bootstrap = ",".join(each.address for each in members.values())
         cluster = Cluster(tree, members, AdminClient(common(bootstrap)), random.Random(seed), has_network, clients)
-        made = cluster.admin.create_topics([NewTopic(TOPIC, PARTITIONS, len(BROKERS), config=TOPIC_SETTINGS)])
+        made = cluster.admin.create_topics(
+            [NewTopic(TOPIC, PARTITIONS, len(BROKERS), config=TOPIC_SETTINGS)], request_timeout=PATIENCE_S
+        )
         await asyncio.to_thread(made[TOPIC].result, PATIENCE_S)
         await cluster.heal("the topic was made")
         for number in range(PRODUCERS):

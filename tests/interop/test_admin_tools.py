@@ -66,6 +66,8 @@ class Tools:
         place = PLACES[self.version].get(name, OTHERS[self.version])
         option = "--broker-list" if place == "kafka.tools" and name == "GetOffsetShell" else "--bootstrap-server"
         where = [] if name == "ProducerPerformance" else [option, self.bootstrap]
+        if name == "ConsumerGroupCommand":  # its own is 5 s
+            where += ["--timeout", "120000"]
         command = kafka_oracle.tool_command(self.version, f"{place}.{name}", [*where, *arguments], [])
         return subprocess.run(command, input=text, capture_output=True, text=True, timeout=SECONDS)
 

@@ -32,8 +32,8 @@ def share(client: str) -> tuple[str, ...]:
 
 
 def is_late(seen: Found) -> bool:
-    """Return whether a client failed where it does not with a real broker: a busy machine may take its time."""
-    return any(not each.succeeded and RECORDED[key].succeeded for key, each in seen.items() if key in RECORDED)
+    """Return whether a client did something else than was recorded: a busy machine may take its time."""
+    return any(each.as_served() != RECORDED[key].as_served() for key, each in seen.items() if key in RECORDED)
 
 
 def run(client: str, folder: Path) -> Found:
@@ -73,13 +73,16 @@ def test_a_client_sends_in_order_what_it_sends_to_that_release_and_gets_as_far(c
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Found:
     folder, port = tmp_path_factory.mktemp("real"), free_port()
     found: Found = {}
-    with releases.theirs(REAL, folder / "broker", port) as front:
-        for client in ("confluent-kafka", "kafka-python", "franz-go", "Java 3.9.1"):
-            trial = Trial(client, port, folder)
-            try:
-                found |= {(client, step, REAL): seen for step, seen in trial.run(REAL, front).items()}
-            finally:
-                trial.process.close()
+    for attempt in range(ATTEMPTS):
+        with releases.theirs(REAL, folder / f"broker-{attempt}", port) as front:
+            for client in ("confluent-kafka", "kafka-python", "franz-go", "Java 3.9.1"):
+                trial = Trial(client, port, folder)
+                try:
+                    found |= {(client, step, REAL): seen for step, seen in trial.run(REAL, front).items()}
+                finally:
+                    trial.process.close()
+        if not is_late(found):
+            break
     return found
 
 

@@ -47,8 +47,10 @@ def test_every_acknowledged_record_is_consumed_behind_five_bounces(
     assert judged["unknown"] == 0
 
 
-async def reassign(cluster: Cluster, folder: Path, replicas: list[list[int]]) -> None:
-    """Move the replicas of partitions, and wait for the end of that."""
+async def reassign(
+    cluster: Cluster, folder: Path, replicas: list[list[int]], accepted: asyncio.Event | None = None
+) -> None:
+    """Move the replicas of partitions, and wait for the end of that; `accepted` is set when the brokers begin."""
     moves = [{"topic": TOPIC, "partition": at, "replicas": each} for at, each in enumerate(replicas)]
     plan = folder / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": moves}))
@@ -57,7 +59,14 @@ async def reassign(cluster: Cluster, folder: Path, replicas: list[list[int]]) ->
     process = await asyncio.create_subprocess_exec(
         sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 240)
+    assert process.stdout is not None
+    said = bytearray()
+    async with asyncio.timeout(240):
+        async for line in process.stdout:
+            said += line
+            if accepted is not None and b"the brokers copy now" in line:
+                accepted.set()
+        await process.wait()
     assert process.returncode == 0, said.decode()
 
 
@@ -70,9 +79,12 @@ def test_every_acknowledged_record_is_consumed_while_replicas_move(
             for at in range(len(BROKERS)):
                 pair = [BROKERS[at], BROKERS[(at + 1) % len(BROKERS)]]
                 await reassign(cluster, tmp_path, [pair] * PARTITIONS)
-                back = asyncio.create_task(reassign(cluster, tmp_path, [list(BROKERS)] * PARTITIONS))
+                accepted = asyncio.Event()
+                back = asyncio.create_task(reassign(cluster, tmp_path, [list(BROKERS)] * PARTITIONS, accepted))
                 if bounces:
-                    await asyncio.sleep(1)
+                    waits = asyncio.create_task(accepted.wait())
+                    await asyncio.wait([waits, back], return_when=asyncio.FIRST_COMPLETED)
+                    waits.cancel()
                     await bounce(cluster, BROKERS[(at + 2) % len(BROKERS)], is_hard=True)
                 await back
                 await cluster.heal(f"move {at}")

@@ -158,6 +158,7 @@ def test_topics(cluster: Cluster) -> None:
         assert "brokers from 0.10.1 on can do it" in cluster.refused("topics", "delete", "fixed")
         return
     cluster.said("topics", "create", "more")
+    settle(lambda: "more" in cluster.said("topics", "list"))
     assert "TOPIC_ALREADY_EXISTS (36)" in cluster.refused("topics", "create", "more")
     cluster.said("topics", "delete", "more")
 

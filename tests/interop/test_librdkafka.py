@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import subprocess
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from interop import librdkafka
@@ -111,7 +113,10 @@ def test_its_other_tests_pass(runner: Path, tmp_path: Path) -> None:
 
 async def all_brokers_are_known(bootstrap: str) -> None:
     admin, end = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2}), time.monotonic() + PATIENCE_S
-    while len((await asyncio.to_thread(admin.list_topics, timeout=10)).brokers) < len(BROKERS):
+    while True:
+        with contextlib.suppress(KafkaException):  # it was not answered in time
+            if len((await asyncio.to_thread(admin.list_topics, timeout=10)).brokers) == len(BROKERS):
+                return
         assert time.monotonic() < end, f"not all brokers are in the cluster after {PATIENCE_S} s"
         await asyncio.sleep(0.1)
 
@@ -124,6 +129,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(runner: Path, tmp_path: P
                 number, tmp_path, has_network=False,
                 settings={
                     "broker.rack": f"RACK{number}",
+                    "zookeeper.session.timeout.ms": "30000",
                     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
                 },
             )

@@ -178,7 +178,8 @@ class Travels:
 
     @contextmanager
     def broker(self, *settings: str, kill: bool = False) -> Iterator[Json]:
-        with jvm.broker(self.version, self.folder / "broker", *SETTINGS, *settings, kill=kill) as state:
+        more = (jvm.SHORT_SESSION,) if kill else ()
+        with jvm.broker(self.version, self.folder / "broker", *SETTINGS, *settings, *more, kill=kill) as state:
             yield state
 
     def stay(self, value: bytes, *settings: str, kill: bool = False) -> Stay:

@@ -20,7 +20,7 @@ def test_each_step_converts_what_the_documents_say_and_loses_nothing(release: st
     async def work() -> list[str]:
         return (await tell_story(release, tmp_path)).lines
 
-    lines = run(work(), 900)
+    lines = run(work(), 2400)
     if release == GUIDED:
         printed = GUIDE.read_text(encoding="utf-8").partition("```text no-run\n")[2].partition("\n```")[0].splitlines()
         assert printed[:-2] == lines[:-2]  # the last lines have figures

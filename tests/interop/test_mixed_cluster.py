@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders import run
-from interop import kafka_oracle
+from interop import jvm, kafka_oracle
 from interop.real_cluster import RealCluster, until
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
@@ -81,7 +81,7 @@ def stored(folder: Path, index: int) -> bytes:
 @asynccontextmanager
 async def mixed(release: str, protocol: str, stored_as: str, folder: Path) -> AsyncIterator[tuple[RealCluster, Ours]]:
     settings = f"inter.broker.protocol.version={protocol}", f"log.message.format.version={stored_as}"
-    cluster = RealCluster(release, folder, *settings, "controlled.shutdown.enable=true")
+    cluster = RealCluster(release, folder, *settings, "controlled.shutdown.enable=true", jvm.SHORT_SESSION)
     async with cluster.running():
         ours = Ours(cluster, folder, protocol, stored_as)
         await cluster.start(REAL)

@@ -10,6 +10,7 @@ import pytest
 
 from golden_data import log_case
 from interop import jvm
+from interop.test_transactional_clients import until_ended
 from magicbyte.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
 from magicbyte.archive.new_cluster import FIRST_OLD_ID
 from magicbyte.archive.salvage import SalvageOptions, salvage_logs
@@ -141,6 +142,7 @@ def test_a_new_cluster_takes_the_logs_of_an_old_one(version: str, recovers: bool
         for transactional_id in (*[None] * count, "new", "newer"):
             produce(state["bootstrap"], transactional_id)
         for topic in logs:
+            until_ended(state["bootstrap"], topic)
             after = read_committed(state["bootstrap"], topic)
             first = len(before[topic])
             assert [each.value() for each in after[first:]] == [b"appended"] * (count + 2)

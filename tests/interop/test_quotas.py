@@ -33,6 +33,7 @@ REAL: Final = "2.8.2"
 SETTINGS: Final = {"auto.create.topics.enable": "true", "num.partitions": "1"}
 NEAR_MS: Final = 400  # of a time to wait: two requests follow each other a little faster or slower
 ATTEMPTS: Final = 3  # at what depends on how long requests take: a machine may stand still for a second
+HELD_BACK_S: Final = 30  # until a client hears of it
 TOLD_S: Final = 3  # until a broker has read of a change, which it tells nobody
 PATIENCE_S: Final = 240
 Entity = dict[str, str | None]
@@ -232,6 +233,7 @@ def _old(size: int) -> ProduceRequest:
 
 
 def test_clients_are_held_back_for_as_long_as_by_a_real_broker(tmp_path: Path) -> None:
+    here = there = dict[str, list[int]]()
     far = dict[str, tuple[list[int], list[int]]]()
     for attempt in range(ATTEMPTS):
         with ours() as bootstrap:
@@ -240,11 +242,15 @@ def test_clients_are_held_back_for_as_long_as_by_a_real_broker(tmp_path: Path) -
             there = asyncio.run(asyncio.wait_for(waits(bootstrap), PATIENCE_S))
         # a real broker that is slow may see its rate 1 ms above the quota
         expected = {name: pytest.approx(each[:-1], abs=1) for name, each in there.items()}
-        assert {name: each[:-1] for name, each in here.items()} == expected
         limits = {name: max(NEAR_MS, there[name][-1] // 10) for name in there}
-        far = {name: (here[name], there[name]) for name in here if abs(here[name][-1] - there[name][-1]) > limits[name]}
+        far = {
+            name: (here[name], there[name])
+            for name in here
+            if here[name][:-1] != expected[name] or abs(here[name][-1] - there[name][-1]) > limits[name]
+        }
         if not far:
             break
+    assert here.keys() == there.keys()
     assert far == {}
 
 
@@ -356,18 +362,22 @@ def throttled(bootstrap: str) -> list[float]:
     )  # fmt: skip
     client.produce("t", b"x" * 15_000)
     assert client.flush(PATIENCE_S) == 0
-    end = time.monotonic() + PATIENCE_S
-    while not found:
-        assert time.monotonic() < end, "it was not held back"
+    end = time.monotonic() + HELD_BACK_S
+    while not found and time.monotonic() < end:
         client.poll(0.1)
     return found
 
 
 def test_librdkafka_is_held_back_for_as_long_as_by_a_real_broker(tmp_path: Path) -> None:
-    with ours() as bootstrap:
-        (here,) = throttled(bootstrap)
-    with theirs(tmp_path) as bootstrap:
-        (there,) = throttled(bootstrap)
+    here = there = list[float]()
+    for attempt in range(ATTEMPTS):
+        with ours() as bootstrap:
+            here = throttled(bootstrap)
+        with theirs(tmp_path / str(attempt)) as bootstrap:
+            there = throttled(bootstrap)
+        if len(here) == 1 and here == pytest.approx(there, abs=0.2):
+            break
+    assert len(here) == 1
     assert here == pytest.approx(there, abs=0.2)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from interop import jvm
 from interop.real_cluster import Candidate, RealCluster, until
 from magicbyte.client import Client
 from magicbyte.client.fetch import read_records
@@ -45,7 +46,7 @@ async def values_of(cluster: RealCluster, topic: str, count: int) -> list[bytes 
 @pytest.mark.parametrize(("release", "protocol"), RELEASES)
 def test_real_brokers_do_what_our_controller_tells_them(release: str, protocol: str, tmp_path: Path) -> None:
     async def go() -> None:
-        cluster = RealCluster(release, tmp_path, f"inter.broker.protocol.version={protocol}")
+        cluster = RealCluster(release, tmp_path, f"inter.broker.protocol.version={protocol}", jvm.SHORT_SESSION)
         candidate = Candidate(cluster.zookeeper, 0, protocol)
         async with cluster.running(), candidate.running() as controller:
             assert controller.is_active
@@ -116,7 +117,7 @@ async def _has_no_log(cluster: RealCluster, broker_id: int) -> bool:
 @pytest.mark.parametrize(("release", "protocol"), RELEASES)
 def test_the_controller_is_ours_then_a_real_one_then_ours_again(release: str, protocol: str, tmp_path: Path) -> None:
     async def go() -> None:
-        cluster = RealCluster(release, tmp_path, f"inter.broker.protocol.version={protocol}")
+        cluster = RealCluster(release, tmp_path, f"inter.broker.protocol.version={protocol}", jvm.SHORT_SESSION)
         async with cluster.running():
             async with Candidate(cluster.zookeeper, 0, protocol).running() as controller:
                 assert controller.is_active

@@ -96,7 +96,7 @@ class Cluster:
 @pytest.fixture(scope="module", params=VERSIONS)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder: Path = tmp_path_factory.mktemp(f"replicas-{request.param}")
-    settings = ["auto.leader.rebalance.enable=false", "replica.lag.time.max.ms=30000"]
+    settings = ["auto.leader.rebalance.enable=false", "replica.lag.time.max.ms=30000", jvm.SHORT_SESSION]
     with jvm.brokers(request.param, folder, 3, *settings) as states:
         yield Cluster(request.param, folder, states)
 

@@ -33,6 +33,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parent.parent))
 
+from interop import jvm
 from magicbyte.cli.main import main
 from magicbyte.client import Client, admin
 from magicbyte.client.fetch import read_records
@@ -107,7 +108,7 @@ class Kafka:
 
     def start(self) -> None:
         port, other = map(str, self.ports)
-        kept = ["--prop", "log.retention.ms=-1"]  # the records' times are long ago
+        kept = ["--prop", "log.retention.ms=-1", "--prop", jvm.SHORT_SESSION]  # the records' times are long ago
         self._launch("start", self.version, "--dir", self.folder, "--port", port, "--zk-port", other, *kept)
 
     def kill(self) -> None:

@@ -35,7 +35,7 @@ class Pair:
 
     def run(self, work: Callable[[Client, Client], Coroutine[Any, Any, Any]]) -> Any:
         async def inside() -> Any:
-            here, there = (Client(each, retry_ms=2000) for each in self.addresses)
+            here, there = (Client(each, retry_ms=20_000) for each in self.addresses)
             async with here, there:
                 return await work(here, there)
 

@@ -235,7 +235,7 @@ def test_a_copy_that_has_no_room_any_more_ends_and_goes_on_when_there_is_some(pa
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (11 << 20, 11 << 20)),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
     assert done.returncode == 2
     assert re.search(

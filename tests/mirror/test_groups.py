@@ -374,7 +374,7 @@ def test_metrics_tell_what_was_copied_while_it_goes_on(pair: Pair) -> None:
             }
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=240)
     assert found["magicbyte_mirror_sets_total"] == 10
     assert found["magicbyte_mirror_lag_offsets"] == 0
 

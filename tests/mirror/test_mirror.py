@@ -122,6 +122,7 @@ def test_after_a_crash_converted_sets_are_there_once(pair: Pair, monkeypatch: py
 
 
 def test_without_producer_ids_nothing_is_lost_after_a_crash(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copier, "SAVE_SECONDS", 1000.0)
     pair.fill("topic", [Codec.GZIP], Format.V1)
     crash(pair, monkeypatch, 4, arrives=True)
     pair.mirror()
@@ -177,7 +178,7 @@ def test_it_goes_on_until_it_is_told_to_stop(pair: Pair) -> None:
         pair.run(grows)
     finally:
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=240)
     assert process.returncode == 0
     assert output.startswith("topic: ")
     assert "0 B opened in 0" in output

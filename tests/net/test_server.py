@@ -194,7 +194,7 @@ def test_idle_connections_are_closed_and_one_whose_request_is_in_work_is_not() -
             await gate.wait()
             return await echo(frame)
 
-        async with serving(slow, PeerLimits(idle_ms=100)) as (_, port):
+        async with serving(slow, PeerLimits(idle_ms=1000)) as (_, port):
             busy, idle = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
             await busy.write([framed(b"a")])
             assert await idle.read(1) == b""
@@ -218,7 +218,7 @@ def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
                 ended.set()
             raise AssertionError("it never ends by itself")
 
-        async with serving(endless, PeerLimits(idle_ms=100)) as (server, port):
+        async with serving(endless, PeerLimits(idle_ms=1000)) as (server, port):
             stream = await SocketStream.connect("127.0.0.1", port)
             await stream.write([framed(b"a")])
             await begun.wait()
