@@ -14,6 +14,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +29,7 @@ ZOOKEEPER = 0  # in place of a broker's number
 HERE, TREE = "10.77.0.253", "10.77.0.254"
 SESSION_MS = 4000
 PATIENCE_S = 120.0
+_TICK_S = 0.05
 FAULT = "because of a bug"  # in the line of what should not be
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 SETTINGS = {
@@ -45,6 +48,29 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "min.insync.replicas": "2",
 }
+
+
+class Stillness:
+    """Measures for how long this process, and so probably the machine, stood still inside the block, at most."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._ended = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        last = time.monotonic()
+        while not self._ended.wait(_TICK_S):
+            now = time.monotonic()
+            self.longest_s, last = max(self.longest_s, now - last - _TICK_S), now
+
+    def __enter__(self) -> Stillness:
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._watcher.join()
 
 
 class BadDayError(AssertionError):

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from broker.serving import Running
 from interop import jvm
 from interop.admin_steps import answers
 from magicbyte.client.connection import Connection
-from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -47,9 +47,10 @@ async def _answers(bootstrap: str) -> dict[str, Any]:
     return await asyncio.wait_for(answers(lambda: Connection.open(host, int(port), client_id="codes")), 240)
 
 
-async def _ours() -> dict[str, Any]:
-    async with Broker(SETTINGS) as broker:
-        return await _answers(broker.bootstrap_servers)
+async def _ours(folder: Path) -> dict[str, Any]:
+    async with Running(folder, SETTINGS) as broker:
+        ((_, port),) = broker.ports.items()
+        return await _answers(f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,6 @@ def test_a_real_broker_answers_with_the_same_codes(version: str, otherwise: set[
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
     with jvm.broker(version, tmp_path, *settings) as state:
         theirs = asyncio.run(_answers(state["bootstrap"]))
-    ours = asyncio.run(_ours())
+    ours = asyncio.run(_ours(tmp_path / "ours"))
     unlike = {step: (ours[step], theirs[step]) for step in theirs if ours[step] != theirs[step]}
     assert unlike.keys() == otherwise, unlike

@@ -22,7 +22,7 @@ public final class ConsumeGroup {
         properties.put("value.deserializer", "org.apache.kafka.common.serialization.ByteArrayDeserializer");
         properties.put("enable.auto.commit", "false");
         properties.put("session.timeout.ms", "30000");
-        properties.put("request.timeout.ms", "200000");
+        properties.put("request.timeout.ms", "100000");
         properties.put("default.api.timeout.ms", "200000");
         properties.put("auto.offset.reset", "earliest");
         int wanted = Integer.parseInt(args[3]);

@@ -31,7 +31,7 @@ public final class Transfer {
         properties.put("value.serializer", "org.apache.kafka.common.serialization.ByteArraySerializer");
         properties.put("enable.auto.commit", "false");
         properties.put("session.timeout.ms", "30000");
-        properties.put("request.timeout.ms", "200000");
+        properties.put("request.timeout.ms", "100000");
         properties.put("default.api.timeout.ms", "200000");
         properties.put("auto.offset.reset", "earliest");
         properties.put("isolation.level", "read_committed");
