@@ -47,7 +47,7 @@ from data import kafka_oracle
 KAFKA = "2.8.2"
 RIVAL = f"Kafka {KAFKA}"
 BROKERS, PARTITIONS = (1, 2, 3), 3
-ROUNDS, WARM_UPS, FOUR_ROUNDS = 5, 5, 15
+ROUNDS, WARM_UPS, FOUR_ROUNDS = 9, 15, 15  # a JVM compiles during the first ones
 FAILOVERS, SUCCESSIONS, TOPICS = 20, 3, 200
 WITHIN_S = 2.0  # a leader is killed: several of its requests to ZooKeeper
 MANY = {"topics": 20, "partitions": 100}

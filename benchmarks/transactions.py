@@ -26,7 +26,7 @@ from broker import OURS, Server, consume, first_records, ours, pair, values
 
 TOPIC, PARTITIONS = "transactions", 3
 RECORDS, SIZE = 10, 1000  # of a transaction
-TURN, ROUNDS, WARM_UPS = 150, 6, 3  # transactions, rounds of them, and those that do not count
+TURN, ROUNDS, WARM_UPS = 150, 15, 30  # transactions, rounds of them, and those that do not count: a JVM compiles
 LOG_RECORDS, BATCH, ABORTED = 100_000, 100, 10  # of the log that is read; one of ABORTED is aborted
 # Both isolation levels deliver a multiple of the 10,000 records that `consume` waits for at a time.
 READ_ROUNDS = 9
