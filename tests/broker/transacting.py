@@ -69,10 +69,18 @@ async def begin(peer: Peer, key: str = "x", **more: int) -> Pair:
     """Return what a producer is now that has no transaction open."""
     while True:
         code, pair = await init(peer, key, **more)
-        if code not in (14, 16, 51):  # its coordinator loads the partition, or ends a transaction
+        if code != 51:
             assert code == 0
             return pair
         await asyncio.sleep(0.01)
+
+
+async def begun(peer: Peer, key: str, **more: int) -> Pair:
+    """Return what a producer is now, as soon as its coordinator has loaded its partition and ended its transaction."""
+    while (told := await init(peer, key, **more))[0]:
+        assert told[0] in (14, 16, 51)
+        await asyncio.sleep(0.05)
+    return told[1]
 
 
 async def add(peer: Peer, pair: Pair, *places: tuple[str, int], key: str = "x", version: int = 3) -> list[int]:

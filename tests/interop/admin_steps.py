@@ -31,14 +31,13 @@ from magicbyte.protocol.messages import init_producer_id as init
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 BROKER_ID = "0"
-SETTLES_S = 5
 NOBODY = uuid.UUID(int=0x0123456789ABCDEF)
 
 
 class Step(NamedTuple):
     """A request and the version that it is sent in.
 
-    It is sent again until its codes are as `comes_to` says, for a while: real brokers hear of some changes later.
+    `comes_to`: what its codes are once the broker has heard of the changes before it, which takes real ones a moment.
     """
 
     name: str
@@ -404,13 +403,16 @@ STEPS = [
 ]
 
 
-async def answers(open_connection: Callable[[], Awaitable[Connection]]) -> dict[str, Any]:
-    """Return the codes of each step; "closed" where the connection ended instead, None where there is no version."""
+async def answers(open_connection: Callable[[], Awaitable[Connection]], settles_s: float = 0) -> dict[str, Any]:
+    """Return the codes of each step; "closed" where the connection ended instead, None where there is no version.
+
+    `settles_s`: for how long a step may be asked again until it comes to what it should.
+    """
     found: dict[str, Any] = {}
     connection = await open_connection()
     for step in STEPS:
         try:
-            found[step.name] = await _answer(connection, step)
+            found[step.name] = await _answer(connection, step, settles_s)
         except UnsupportedVersionError:
             found[step.name] = None
         except NetworkError:
@@ -421,9 +423,9 @@ async def answers(open_connection: Callable[[], Awaitable[Connection]]) -> dict[
     return found
 
 
-async def _answer(connection: Connection, step: Step) -> list[list[Any]]:
+async def _answer(connection: Connection, step: Step, settles_s: float) -> list[list[Any]]:
     """Return the codes of a step; who is told to come back later does."""
-    end = time.monotonic() + SETTLES_S
+    end = time.monotonic() + settles_s
     async with asyncio.timeout(120):
         while True:
             response = await connection.send(
@@ -431,7 +433,7 @@ async def _answer(connection: Connection, step: Step) -> list[list[Any]]:
             )
             found = [list(each) for each in sorted(codes(response), key=str)]
             is_loading = getattr(response, "error_code", 0) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            if not is_loading and (step.comes_to(found) or time.monotonic() > end):
+            if not is_loading and (step.comes_to(found) or time.monotonic() >= end):
                 return found
             await asyncio.sleep(0.1)
 

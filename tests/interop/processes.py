@@ -29,7 +29,7 @@ ZOOKEEPER = 0  # in place of a broker's number
 HERE, TREE = "10.77.0.253", "10.77.0.254"
 SESSION_MS = 4000
 PATIENCE_S = 120.0
-_TICK_S = 0.05
+_TICK_S, _STILL_S = 0.05, 1.0
 FAULT = "because of a bug"  # in the line of what should not be
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 SETTINGS = {
@@ -50,7 +50,7 @@ SETTINGS = {
 }
 
 
-class Stillness:
+class Pauses:
     """Measures for how long this process, and so probably the machine, stood still inside the block, at most."""
 
     def __init__(self) -> None:
@@ -58,13 +58,18 @@ class Stillness:
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
 
+    @property
+    def were_long(self) -> bool:
+        """Whether one took so long that it alone may explain a missed deadline of seconds."""
+        return self.longest_s > _STILL_S
+
     def _watch(self) -> None:
         last = time.monotonic()
         while not self._ended.wait(_TICK_S):
             now = time.monotonic()
             self.longest_s, last = max(self.longest_s, now - last - _TICK_S), now
 
-    def __enter__(self) -> Stillness:
+    def __enter__(self) -> Pauses:
         self._watcher.start()
         return self
 

@@ -15,6 +15,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 
 SETTINGS = {"broker.id": "0", "num.partitions": "1", "auto.create.topics.enable": "false"}
 
+SETTLES_S = 5  # of a real broker
+
 OTHERWISE_ON_PURPOSE = {
     "assigned to nobody",  # a real one makes a partition that nobody can lead; here it is refused: 39
     "assigned to another broker",  # the same with a broker that is not there
@@ -42,9 +44,9 @@ OTHERWISE_IN_2_8 = {
 }
 
 
-async def _answers(bootstrap: str) -> dict[str, Any]:
+async def _answers(bootstrap: str, settles_s: float = 0) -> dict[str, Any]:
     host, _, port = bootstrap.partition(":")
-    return await asyncio.wait_for(answers(lambda: Connection.open(host, int(port), client_id="codes")), 240)
+    return await asyncio.wait_for(answers(lambda: Connection.open(host, int(port), client_id="codes"), settles_s), 240)
 
 
 async def _ours(folder: Path) -> dict[str, Any]:
@@ -61,7 +63,7 @@ async def _ours(folder: Path) -> dict[str, Any]:
 def test_a_real_broker_answers_with_the_same_codes(version: str, otherwise: set[str], tmp_path: Path) -> None:
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
     with jvm.broker(version, tmp_path, *settings) as state:
-        theirs = asyncio.run(_answers(state["bootstrap"]))
+        theirs = asyncio.run(_answers(state["bootstrap"], SETTLES_S))
     ours = asyncio.run(_ours(tmp_path / "ours"))
     unlike = {step: (ours[step], theirs[step]) for step in theirs if ours[step] != theirs[step]}
     assert unlike.keys() == otherwise, unlike

@@ -32,8 +32,8 @@ def share(client: str) -> tuple[str, ...]:
 
 
 def is_late(seen: Found) -> bool:
-    """Return whether a client did something else than was recorded: a busy machine may take its time."""
-    return any(each.as_served() != RECORDED[key].as_served() for key, each in seen.items() if key in RECORDED)
+    """Return whether a client failed where it does not with a real broker: a busy machine may take its time."""
+    return any(not each.succeeded and RECORDED[key].succeeded for key, each in seen.items() if key in RECORDED)
 
 
 def run(client: str, folder: Path) -> Found:

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from broker.serving import Peer
-from broker.transacting import Pair, add, ended, init, send
+from broker.transacting import Pair, add, begun, ended, send
 from interop import jvm
 from interop.test_transaction_handover import PLACE, SETTINGS, TIMEOUT_MS, at
-from magicbyte.errors import ErrorCode
 from magicbyte.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -45,7 +44,7 @@ async def fill(peer: Peer) -> None:
 
     async def write(key: str, *values: bytes) -> None:
         if key not in pairs:
-            pairs[key], sequences[key] = await begun(peer, key), 0
+            pairs[key], sequences[key] = await begun(peer, key, timeout_ms=TIMEOUT_MS), 0
         while (codes := await add(peer, pairs[key], PLACE, key=key)) != [0]:
             assert codes in ([51], [3])
             await asyncio.sleep(0.02)
@@ -70,14 +69,6 @@ async def fill(peer: Peer) -> None:
     await ended(peer, pairs["a"], key="a")
     await write("a", b"aborted behind what is open")
     await ended(peer, pairs["a"], commit=False, key="a")
-
-
-async def begun(peer: Peer, key: str) -> Pair:
-    """Return what a producer is, as soon as its coordinator has loaded its partition."""
-    while (told := await init(peer, key, timeout_ms=TIMEOUT_MS))[0]:
-        assert told[0] in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-        await asyncio.sleep(0.05)
-    return told[1]
 
 
 async def answer(peer: Peer, version: int, isolation: int, offset: int, size: int) -> Answer:

@@ -17,7 +17,7 @@ import pytest
 
 from interop import client_programs
 from interop.bounced import running
-from interop.processes import DIES_WITH_US, Stillness
+from interop.processes import DIES_WITH_US, Pauses
 from interop.secured import PASSWORD, USER, Stores
 from magicbyte.testing import Broker
 
@@ -32,7 +32,6 @@ BALANCERS = ("range", "cooperative-sticky", "cooperative-sticky/static")
 GROUPS = "TestGroupETL"
 LONG = (GROUPS, "TestClient_Produce", "TestIssue337", "TestIssue434")
 SUITE_RECORDS, SUITE_SECONDS = 5000, 900
-STILL_S = 1
 LACKING = {  # they skip themselves with a cluster that has no share groups (KIP-932) or KIP-848, or without a login
     "Test848RegexBrokerResolves",
     "TestConsumeRegexShareSkipsInternal",
@@ -75,14 +74,14 @@ def output(program: tuple[Path, Path], choice: str, settings: dict[str, str], se
             timeout=seconds,
         )  # fmt: skip
 
-    with Stillness() as stillness:
+    with Pauses() as pauses:
         done = run(choice)
     said = done.stdout
     failed = re.findall(r"^--- FAIL: (\w+)", said, re.MULTILINE)
-    if failed and stillness.longest_s > STILL_S:
+    if failed and pauses.were_long:
         done = run(f"-test.run=^({'|'.join(failed)})$")
         said += done.stdout
-    assert done.returncode == 0, f"{failed}, longest pause {stillness.longest_s:.1f} s: {said[-20_000:]}"
+    assert done.returncode == 0, f"{failed}, longest pause {pauses.longest_s:.1f} s: {said[-20_000:]}"
     return said
 
 

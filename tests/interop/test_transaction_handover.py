@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.serving import Peer
-from broker.transacting import Pair, add, add_offsets, begin, commit_offset, committed, ended, found, read, send
+from broker.transacting import Pair, add, add_offsets, begun, commit_offset, committed, ended, found, read, send
 from interop import jvm
 from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
@@ -53,7 +53,7 @@ def at(address: str, work: Callable[[Peer], Awaitable[None]]) -> None:
 
 async def opened(peer: Peer, key: str, offset: int) -> Pair:
     """Leave a transaction open, with a record and a committed offset."""
-    pair = await begin(peer, key, timeout_ms=TIMEOUT_MS)
+    pair = await begun(peer, key, timeout_ms=TIMEOUT_MS)
     while (codes := await add(peer, pair, PLACE, key=key)) != [0]:
         assert codes in ([51], [3])
         await asyncio.sleep(0.1)
@@ -71,7 +71,7 @@ def test_each_broker_ends_the_transactions_that_the_other_has_begun(version: str
     pairs = dict[str, Pair]()
 
     async def begins(peer: Peer) -> None:
-        done = await begin(peer, "done")
+        done = await begun(peer, "done")
         while (codes := await add(peer, done, PLACE, key="done")) != [0]:
             assert codes in ([51], [3])
             await asyncio.sleep(0.1)
@@ -97,7 +97,7 @@ def test_each_broker_ends_the_transactions_that_the_other_has_begun(version: str
         while (told := await committed(peer, stable=True)) != (7, 0):
             assert told[1] in (14, 88)
             await asyncio.sleep(0.05)
-        assert (await begin(peer, "open")) == Pair(pairs["open"].producer_id, 1)
+        assert (await begun(peer, "open")) == Pair(pairs["open"].producer_id, 1)
         assert (await read(peer, PLACE)).values == [b"done", b"open", b"dropped", b"ours"]
 
     given = [f"{name}={value}" for name, value in SETTINGS.items()]
