@@ -197,8 +197,7 @@ class Clock(Protocol):
         """Return ms since an arbitrary start. It never jumps: use it for intervals, timeouts and deadlines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """One reading of both clocks: store `date_ms`, and count deadlines from `monotonic_ms`."""
 
     date_ms: int

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -335,7 +334,7 @@ def test_42_markers_that_were_not_written_before_a_stop_are_written_afterwards(
             send_markers = sender.send
             with monkeypatch.context() as patched:
                 patched.setattr(
-                    sender, "send", lambda sent: send_markers(replace(sent, partitions=sent.partitions[:written]))
+                    sender, "send", lambda sent: send_markers(sent._replace(partitions=sent.partitions[:written]))
                 )
                 pair = await begin(peer)
                 await add(peer, pair, A, B)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -244,8 +243,8 @@ async def stored(peer: Peer, ids: dict[int, int]) -> list[Said]:
         assert isinstance(value, TransactionValue)
         named = {name: ids.get(getattr(value, name), -2) for name in ("producer_id", "previous_producer_id")}
         places = value.partitions and by_topic(places_of(value))  # Kafka's order is that of a hash table
-        value = replace(
-            value, **named, partitions=places, last_update_timestamp=0, start_timestamp=min(value.start_timestamp, 0)
+        value = value._replace(
+            **named, partitions=places, last_update_timestamp=0, start_timestamp=min(value.start_timestamp, 0)
         )
         said.append((f"record {len(said)}", value))
     return said

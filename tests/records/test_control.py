@@ -10,6 +10,7 @@ from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.batch import RecordBatch, batch_attributes, build_batch
 from magicbyte.records.control import ControlType, build_marker, control_records, marker_of, parse_control_record
+from magicbyte.records.layout import RECORD_BATCH_OVERHEAD
 
 MARKER = b"\x00\x00\x00\x00\x00\x04"
 
@@ -85,6 +86,31 @@ def test_a_marker_whose_delete_horizon_was_set_is_longer_and_reads_the_same() ->
     longer = bytes((body[0] + 4, 0)) + b"\xff\x80\x01" + bytes(body[3:])
     (record,) = control_records(control_batch(longer, 1))
     assert (record.type, record.coordinator_epoch) == (ControlType.ABORT, 4)
+
+
+@given(
+    kind=st.sampled_from((ControlType.ABORT, ControlType.COMMIT)),
+    epoch=st.integers(-(1 << 31), (1 << 31) - 1),
+    offset=st.integers(0, 1 << 62),
+    changed=st.none() | st.tuples(st.integers(0, 16), st.integers(0, 255)),
+)
+def test_a_marker_as_brokers_write_it_reads_the_same_without_parsing(
+    kind: ControlType, epoch: int, offset: int, changed: tuple[int, int] | None
+) -> None:
+    raw = bytearray(
+        build_marker(kind, base_offset=offset, timestamp=0, producer_id=1, producer_epoch=0, coordinator_epoch=epoch)
+    )
+    if changed is not None:  # any other byte of the record
+        raw[RECORD_BATCH_OVERHEAD + changed[0]] = changed[1]
+    batch = RecordBatch.parse(memoryview(raw))
+    assert batch is not None
+    try:
+        (expected,) = control_records(batch)
+    except CorruptRecordError:
+        with pytest.raises(CorruptRecordError):
+            marker_of(batch)
+    else:
+        assert marker_of(batch) == expected
 
 
 def test_an_emptied_control_batch_has_no_marker() -> None:

@@ -93,6 +93,22 @@ def test_decoding_what_was_encoded_gives_the_records_back_and_both_forms_write_t
     assert written[0] == written[1]
 
 
+@given(
+    records=record_lists(),
+    header=st.sampled_from(
+        (
+            BatchHeader(),
+            BatchHeader(is_transactional=True, producer_id=7, producer_epoch=3, base_sequence=9),
+            BatchHeader(is_control=True, partition_leader_epoch=4),
+        )
+    ),
+)
+def test_a_batch_of_one_record_is_the_same_as_from_columns(records: list[Record], header: BatchHeader) -> None:
+    for record in records:
+        expected = encode(columns_of([record]), Format.V2, header=header)
+        assert encode_records([record], Format.V2, header=header) == bytes(expected)
+
+
 @given(records=record_lists(), how=st.sampled_from(FORMATS), size=st.integers(1, 400), rows=st.integers(1, 5))
 def test_cut_into_batches_the_records_are_the_same_and_no_batch_is_larger_than_asked(
     records: list[Record], how: tuple[Format, Codec], size: int, rows: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from magicbyte.errors import CorruptRecordError, ErrorCode
@@ -36,7 +34,7 @@ def at_epoch(epoch: int) -> World:
     world = World()
     world.init()
     found = world.coordinator.transactions["x"]
-    found.value = replace(found.value, producer_epoch=epoch)
+    found.value = found.value._replace(producer_epoch=epoch)
     return world
 
 

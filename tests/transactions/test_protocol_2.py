@@ -5,8 +5,6 @@ Numbers in names are those of checks that were run against real brokers.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from magicbyte.errors import ErrorCode
@@ -25,7 +23,7 @@ def begun(*places: TopicPartition, epoch: int = 0) -> World:
     world = World(CONFIG)
     assert world.init() == (0, *P)
     found = world.coordinator.transactions["x"]
-    found.value = replace(found.value, producer_epoch=epoch)
+    found.value = found.value._replace(producer_epoch=epoch)
     if places:
         assert world.ask((1000, epoch), *places) == [0] * len(places)
     return world
@@ -224,7 +222,7 @@ def test_the_last_epoch_has_the_bytes_of_kafka() -> None:
     world = World(CONFIG, first_id=1000)
     world.init("tx-1")
     found = world.coordinator.transactions["tx-1"]
-    found.value = replace(found.value, producer_epoch=LAST)
+    found.value = found.value._replace(producer_epoch=LAST)
     world.ask((1000, LAST), A, key="tx-1")
     world.end_and_raise((1000, LAST), key="tx-1")
     times = START_MS.to_bytes(8).hex() * 2

@@ -73,9 +73,7 @@ class Coordinators:
         if self._partition_checks is None:
             from magicbyte.broker.partition_checks import PartitionChecks
 
-            self._partition_checks = PartitionChecks(
-                self._services.runtime, lambda asked: self.transactions.joined(asked), self._peers
-            )
+            self._partition_checks = PartitionChecks(self._services.runtime, lambda: self.transactions, self._peers)
         return self._partition_checks
 
     def of(self, topic: str) -> Groups | Transactions | None:

@@ -7,7 +7,7 @@ AddPartitionsToTxnManager.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -31,6 +31,7 @@ from magicbyte.transactions.transaction import by_topic
 if TYPE_CHECKING:
     from magicbyte.broker.peers import ClusterPeers
     from magicbyte.broker.runtime import Runtime
+    from magicbyte.broker.transactions import Transactions
     from magicbyte.protocol import Message
 
 log = logger(__name__)
@@ -129,11 +130,11 @@ class PartitionChecks:
     def __init__(
         self,
         runtime: Runtime,
-        joined: Callable[[AddPartitionsToTxnRequest], Awaitable[AddPartitionsToTxnResponse]],
+        transactions: Callable[[], Transactions],
         peers: ClusterPeers | None,
     ) -> None:
-        """`joined` asks this broker's own coordinator. `peers`: the other brokers, None without a cluster."""
-        self._runtime, self._joined, self._peers = runtime, joined, peers
+        """`transactions` returns this broker's own coordinator. `peers`: the other brokers, None without a cluster."""
+        self._runtime, self._transactions, self._peers = runtime, transactions, peers
         self._outboxes: dict[int, _Questions] = {}  # by broker
 
     async def ask(
@@ -144,13 +145,15 @@ class PartitionChecks:
         NETWORK_EXCEPTION: it was unreachable, or did not respond within `TIMEOUT_MS`. A coordinator before 3.6 cannot
         verify: then partitions count as verified.
         """
-        question = _Question(transactional_id, *who, joins, set(places))
         leader = self._coordinator(transactional_id)
         if leader == NOBODY:
             return dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if leader == self._runtime.node_id and not joins:
+            return self._transactions().coordinator.verify(transactional_id, who, places)
+        question = _Question(transactional_id, *who, joins, set(places))
         if leader == self._runtime.node_id:
             request = AddPartitionsToTxnRequest(transactions=[question.message()])
-            (told,) = (await self._joined(request)).results_by_transaction
+            (told,) = (await self._transactions().joined(request)).results_by_transaction
             return codes_of(told)
         # shielded, because others may wait for it, too
         answered = await asyncio.shield(self._outbox(leader).put(question).answer)

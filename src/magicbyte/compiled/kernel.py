@@ -56,6 +56,8 @@ WORTH_MAPPING = 1 << 20
 """The same if machine code came with the package, where importing NumPy takes most of the time."""
 WORTH_CALLING = 4096
 """Bytes of records from which loaded kernels are faster than their plain twins."""
+WORTH_WALKING = 16
+"""The same for kernels that only walk over records: they have no columns to convert."""
 
 WORTH_INSTALLING = 256 << 20
 """Bytes of records from which installing Numba costs less than the plain twins, if it is missing but installable."""
@@ -123,16 +125,16 @@ def machine_body(primitive: Callable[..., Any]) -> Callable[[Callable[[], Any]],
     return register
 
 
-def worth_compiling(size: int) -> bool:
-    """Return whether `size` bytes of records should go through the compiled kernels. Always true for large sizes once
-    loaded.
+def worth_compiling(size: int, least: int = WORTH_CALLING) -> bool:
+    """Return whether `size` bytes of records should go through the compiled kernels. True from `least` on once they
+    are loaded.
 
     The environment variable MAGICBYTE_KERNELS (`plain` or `compiled`) overrides it.
     """
     choice = _environment.get(_CHOICE)
     if choice in (_PLAIN, _COMPILED):
         return bool(choice == _COMPILED)
-    if _warming or size < WORTH_CALLING:
+    if _warming or size < least:
         return False
     return _loaded or (size >= WORTH_MAPPING and _obtainable(size))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.records import GroupMetadataValue, OffsetCommitValue
@@ -16,8 +16,7 @@ from magicbyte.ports import TopicPartition
 from magicbyte.protocol.message import Message
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(NamedTuple):
     """A request that waits for its response. `ticket` identifies it, and is opaque here."""
 
     ticket: Hashable
@@ -26,8 +25,7 @@ class Caller:
     host: str = ""  # the peer's address, such as "/127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """Answer a request."""
 
     to: Caller

@@ -4,6 +4,7 @@ Bytes: docs/formats/record-batch-v2.md. Source: Kafka's DefaultRecordBatch.
 """
 
 import struct
+from collections.abc import Iterable
 from typing import ClassVar
 
 from magicbyte.codecs import Codec
@@ -34,6 +35,8 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 """The 61 header bytes before the records, unpacked in one call; a test compares it with the layout."""
 
 _CRC_COVERS = ATTRIBUTES.start  # the CRC covers all bytes from here on
+_CELLS_BEFORE_HEADERS = 4  # of key and value
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 _KEPT_BITS = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 
@@ -301,6 +304,36 @@ def write_batch_header(
         record_count,
     )
     BATCH_CRC.write(view, crc32c(view[ATTRIBUTES.start :]))
+
+
+def single_record(key: Buffer | None, value: Buffer | None, headers: Iterable[tuple[str, Buffer | None]] = ()) -> bytes:
+    """Return the uncompressed records section of a batch of one record, whose deltas are 0."""
+    cells = [*_cell(key), *_cell(value)]
+    count = 0
+    for name, content in headers:
+        cells += (*_cell(name.encode()), *_cell(content))
+        count += 1
+    cells.insert(_CELLS_BEFORE_HEADERS, _varint(count))
+    body = b"".join(cells)
+    return _varint(len(body) + 3) + b"\x00\x00\x00" + body
+
+
+def _cell(content: Buffer | None) -> tuple[bytes, Buffer]:
+    """Return the length of a key, value or header, and its bytes."""
+    return (_varint(-1), b"") if content is None else (_varint(len(content)), content)
+
+
+def _varint(value: int) -> bytes:
+    """Return a zigzag varint."""
+    left = (value << 1) ^ (value >> 63)
+    if left < 0x80:
+        return _ONE_BYTE[left]
+    encoded = bytearray()
+    while left >= 0x80:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)
 
 
 def build_batch(

@@ -26,7 +26,7 @@ from magicbyte.errors import (
 )
 from magicbyte.records import encode_kernels as kernels
 from magicbyte.records import repack_kernels as repack
-from magicbyte.records.batch import batch_attributes, write_batch_header
+from magicbyte.records.batch import batch_attributes, build_batch, single_record, write_batch_header
 from magicbyte.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
 from magicbyte.records.enriched import MAX_SECONDS, build_enriched_wrapper
 from magicbyte.records.forms import form_for
@@ -108,6 +108,8 @@ class BatchHeader(NamedTuple):
 
 
 DEFAULT_HEADER = BatchHeader()
+_FOLLOWS: Final = (None,) * 5  # the fields up to max_timestamp: all follow from the records
+_HEADER_PLACES: Final = len(_FOLLOWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +191,37 @@ def encode_records(
 ) -> bytes:
     """Encode a few records as one batch or wrapper, or as plain messages. Errors: see `encode_chunks`."""
     target.check_codec(codec)
-    columns = columns_of(records)
+    rows = list(records)
+    if len(rows) == 1 and target is Format.V2 and codec is Codec.NONE and header[:_HEADER_PLACES] == _FOLLOWS:
+        return _single_batch(rows[0], header)
+    columns = columns_of(rows)
     if not len(columns):
         return b""
     writer = RowWriter(columns, target, level)
     return bytes(writer.write(writer.batch(0, len(columns)), codec, [header]))
+
+
+def _single_batch(record: Record, header: BatchHeader) -> bytes:
+    """Return a batch of one record: coordinators write many, and columns cost several times the rest."""
+    return build_batch(
+        single_record(record.key, record.value, record.headers),
+        base_offset=record.offset,
+        last_offset_delta=0,
+        base_timestamp=record.timestamp,
+        max_timestamp=record.timestamp,
+        record_count=1,
+        attributes=batch_attributes(
+            Codec.NONE,
+            TimestampType.LOG_APPEND_TIME if record.timestamp_type == 1 else TimestampType.CREATE_TIME,
+            is_transactional=header.is_transactional,
+            is_control=header.is_control,
+            has_delete_horizon=header.has_delete_horizon,
+        ),
+        partition_leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
 
 
 def columns_of(records: Iterable[Record]) -> RecordColumns:

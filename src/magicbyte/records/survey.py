@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from magicbyte.codecs import decompress
 from magicbyte.compiled.checksums import IEEE
-from magicbyte.compiled.kernel import worth_compiling
+from magicbyte.compiled.kernel import WORTH_WALKING, worth_compiling
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError
 from magicbyte.records import survey_kernels as survey
 from magicbyte.records.batch import RecordBatch
@@ -62,7 +62,7 @@ def survey_records(section: memoryview, count: int, base_timestamp: int) -> Surv
         state = [0] * STATE
         state[EXPECTED], state[FOUND] = count * RECORD_MINIMUM, len(section)
         raise complaint(CUT_MESSAGE, state)
-    form = form_for(compiled=worth_compiling(len(section)))
+    form = form_for(compiled=worth_compiling(len(section), WORTH_WALKING))
     state = form.zeros(survey.FACTS)
     status = form.form(survey.survey_records)(form.bytes_of(section), 0, len(section), count, base_timestamp, state)
     if status != DONE:
@@ -81,7 +81,7 @@ def first_of_time(batch: RecordBatch, timestamp: int, first_offset: int) -> tupl
     section = batch.records_section
     if batch.codec:
         section = decompress(batch.codec, section, limit=DEFAULT_MAX_BATCH_BYTES)
-    form = form_for(compiled=worth_compiling(len(section)))
+    form = form_for(compiled=worth_compiling(len(section), WORTH_WALKING))
     state = form.zeros(STATE)
     # then the header's max timestamp is that of every record
     append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -110,7 +110,7 @@ def survey_messages(
     Raises CorruptRecordError for damage other than `lying`, with a position in `messages`, and BatchTooLargeError for a
     message of more than `limit` bytes.
     """
-    form = form_for(compiled=worth_compiling(len(messages)))
+    form = form_for(compiled=worth_compiling(len(messages), WORTH_WALKING))
     state = form.zeros(survey.FACTS)
     most = survey.MOST_TIME if limit is None else limit
     status = form.form(survey.survey_messages)(

@@ -139,6 +139,8 @@ class LeaderPartition:
         Those are the in-sync replicas, also ones that are being removed or added, and followers that are caught up but
         not yet in sync: otherwise the high watermark could run ahead of a follower that is about to join.
         """
+        if not self.followers:
+            return self._advance_to(self.log_end_offset)
         isr = set(self.state.isr)
         # While a change of the ISR is being written, both sets count. If the new member is already in the state node,
         # it can be elected and must have everything acknowledged; if the change fails, the old set still holds. The
@@ -152,10 +154,12 @@ class LeaderPartition:
             for broker_id, follower in self.followers.items()
             if broker_id in isr or now_ms - follower.caught_up_ms <= self.max_lag_ms
         ]
-        smallest = min([self.log_end_offset, *ends])
-        if smallest <= self.high_watermark or self.is_deposed:
+        return self._advance_to(min([self.log_end_offset, *ends]))
+
+    def _advance_to(self, offset: int) -> bool:
+        if offset <= self.high_watermark or self.is_deposed:
             return False
-        self.high_watermark = smallest
+        self.high_watermark = offset
         return True
 
     # ---- the in-sync replicas

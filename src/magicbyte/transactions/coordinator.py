@@ -7,8 +7,7 @@ an epoch. Source: Kafka's TransactionCoordinator and TransactionStateManager (3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.deadlines import Deadlines
@@ -23,7 +22,7 @@ from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest
 from magicbyte.transactions.answers import answer, not_added, partition_codes, places_of, transactions_of
 from magicbyte.transactions.config import TransactionConfig
 from magicbyte.transactions.effects import Answer, Effect, Forget, SendMarkers, Store, TransactionChange
-from magicbyte.transactions.records import TransactionKey, TransactionState, TransactionValue
+from magicbyte.transactions.records import STATES, TransactionKey, TransactionState, TransactionValue
 from magicbyte.transactions.rules import COMPLETION, IDLE, MARKED, MARKER_FENCED, NOT_STORED, PREDECESSORS
 from magicbyte.transactions.transaction import (
     FIRST_WITH_BUMP,
@@ -220,27 +219,35 @@ class Coordinator:
         partition.
         """
         (wanted,) = transactions_of(request)
-        places = places_of(wanted)
-        missing = {each for each in places if not self._has_partition(*each)}
-        if missing:
-            return [Reply(caller, partition_codes(request, lambda each: not_added(is_there=each not in missing)))]
-        who = (wanted.producer_id, wanted.producer_epoch)
+        places, who = places_of(wanted), (wanted.producer_id, wanted.producer_epoch)
         if wanted.verify_only:
-            return [self._verified(caller, request, wanted.transactional_id, who)]
+            codes = self.verify(wanted.transactional_id, who, places)
+            return [Reply(caller, partition_codes(request, codes.__getitem__))]
+        if missing := self._missing(places):
+            return [Reply(caller, partition_codes(request, lambda each: not_added(is_there=each not in missing)))]
         client_version = PROTOCOL_2 if request.transactions else 0
         return self._add(Answer(caller, request), wanted.transactional_id, who, places, now, client_version)
 
-    def _verified(
-        self, caller: Caller, request: AddPartitionsToTxnRequest, transactional_id: str, who: tuple[int, int]
-    ) -> Reply:
-        """Return which partitions are in a transaction. Pending changes are ignored: a marker decides."""
+    def verify(
+        self, transactional_id: str, who: tuple[int, int], places: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Return for each partition whether it is in the transaction of a producer: NONE, or the error.
+
+        `who`: producer id and epoch. Pending changes are ignored: a marker decides.
+        """
+        if missing := self._missing(places):
+            return {each: not_added(is_there=each not in missing) for each in places}
         code, transaction = self._of(transactional_id, *who)
         if not code and transaction.state in COMPLETION:
             code = ErrorCode.CONCURRENT_TRANSACTIONS
         if code:
-            return answer(caller, request, code)
-        places, missing = transaction.places, ErrorCode.TRANSACTION_ABORTABLE
-        return Reply(caller, partition_codes(request, lambda each: ErrorCode.NONE if each in places else missing))
+            return dict.fromkeys(places, code)
+        added, missing_code = transaction.places, ErrorCode.TRANSACTION_ABORTABLE
+        return {each: ErrorCode.NONE if each in added else missing_code for each in places}
+
+    def _missing(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
+        """Return the partitions that do not exist."""
+        return {each for each in places if not self._has_partition(*each)}
 
     def add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, now: Moment) -> list[Effect]:
         """Answer an AddOffsetsToTxn, possibly later: adds the partition of a group's offsets to the transaction."""
@@ -319,10 +326,10 @@ class Coordinator:
         In version 1, as in Kafka, the previous producer id is the current one, usually the same.
         """
         if self.config.transaction_version:
-            value = replace(value, version=1, previous_producer_id=transaction.value.producer_id)
-        else:
-            value = replace(value, version=0)
-        target = TransactionState(value.status)
+            value = value._replace(version=1, previous_producer_id=transaction.value.producer_id)
+        elif value.version:
+            value = value._replace(version=0)
+        target = STATES[value.status]
         assert transaction.state in PREDECESSORS[target], f"{transaction.state.label} to {target.label}"
         transaction.pending = target
         return Store(
@@ -344,7 +351,7 @@ class Coordinator:
             return [self._change(transaction, value, last_epoch, then)]
         if not transaction.epoch_was_raised:
             raised = transaction.value.producer_epoch + 1
-            transaction.value = replace(transaction.value, producer_epoch=raised)
+            transaction.value = transaction.value._replace(producer_epoch=raised)
             transaction.epoch_was_raised = True
         value = transaction.prepared(TransactionState.PREPARE_ABORT, now.date_ms)
         return [self._change(transaction, value, NO_EPOCH, then)]
@@ -417,7 +424,7 @@ class Coordinator:
         if transaction is None or is_void or partition not in transaction.unmarked or code in MARKER_FENCED:
             return []
         if code not in MARKED:
-            return [replace(sent, partitions=(partition,), again=True)]
+            return [sent._replace(partitions=(partition,), again=True)]
         transaction.unmarked.remove(partition)
         return [] if transaction.unmarked else [self._complete(transaction)]
 

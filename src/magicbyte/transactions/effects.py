@@ -5,8 +5,7 @@ The continuation after an append is part of its `Store`, and `Coordinator.stored
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from magicbyte.groups.effects import Caller, Reply
 from magicbyte.ports import TopicPartition
@@ -14,8 +13,7 @@ from magicbyte.protocol.message import Message
 from magicbyte.transactions.records import TransactionValue
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """Answer a request after the append: with `code` if it succeeded, else with the append's error."""
 
     caller: Caller
@@ -23,8 +21,7 @@ class Answer:
     code: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionChange:
+class TransactionChange(NamedTuple):
     """Give a transactional id the appended value. `last_epoch` is not in the log."""
 
     transactional_id: str
@@ -33,15 +30,13 @@ class TransactionChange:
     answer: Answer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(NamedTuple):
     """Delete expired transactional ids."""
 
     transactional_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(NamedTuple):
     """Append records to a partition of `__transaction_state` with acks=all, and report the outcome.
 
     Within one partition outcomes come in the order of the appends, each record of an id in a batch of its own. They are
@@ -55,8 +50,7 @@ class Store:
     then: TransactionChange | Forget
 
 
-@dataclass(frozen=True, slots=True)
-class SendMarkers:
+class SendMarkers(NamedTuple):
     """Write a marker into each of `partitions`, by their leaders, and pass each outcome to `Coordinator.marked`.
 
     `again`: a leader refused or was unreachable, so it must be looked up again, after a pause.

@@ -5,7 +5,6 @@ Unknown versions are returned as such, with their bytes, because a log may come 
 """
 
 import enum
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from magicbyte.groups.records import UnknownKey, UnknownValue
@@ -35,7 +34,8 @@ class TransactionState(enum.IntEnum):
         return self.name.title().replace("_", "")
 
 
-_STATES = {int(state): state for state in TransactionState}
+STATES = {int(state): state for state in TransactionState}
+"""By number."""
 
 
 class WrittenPartitions(NamedTuple):
@@ -45,8 +45,7 @@ class WrittenPartitions(NamedTuple):
     partition_ids: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionKey:
+class TransactionKey(NamedTuple):
     """The key of the state of this transactional id."""
 
     transactional_id: str
@@ -64,8 +63,7 @@ class TransactionKey:
         return write_stored(TransactionLogKey(transactional_id=self.transactional_id), KEY_VERSION)
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionValue:
+class TransactionValue(NamedTuple):
     """The state of one transactional id. Fields that version 0 does not have are -1 or 0."""
 
     version: int
@@ -83,7 +81,7 @@ class TransactionValue:
     @property
     def state(self) -> TransactionState | None:
         """The state, None if its number is unknown."""
-        return _STATES.get(self.status)
+        return STATES.get(self.status)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form of Kafka's tools from 4.0 on: tagged fields only if they are set."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from magicbyte.ports import TopicPartition
-from magicbyte.transactions.records import TransactionState, TransactionValue, WrittenPartitions
+from magicbyte.transactions.records import STATES, TransactionState, TransactionValue, WrittenPartitions
 
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
@@ -37,7 +37,7 @@ class Transaction:
     @property
     def state(self) -> TransactionState:
         """The state that was stored last."""
-        return TransactionState(self.value.status)
+        return STATES[self.value.status]
 
     @property
     def places(self) -> set[TopicPartition]:
@@ -57,15 +57,14 @@ class Transaction:
         else:
             last = NO_EPOCH if given_epoch is None else epoch
             epoch += 1
-        return replace(self._empty(timeout_ms, date_ms), producer_epoch=epoch), last
+        return self._empty(timeout_ms, date_ms)._replace(producer_epoch=epoch), last
 
     def rotated(
         self, producer_id: int, given_epoch: int | None, timeout_ms: int, date_ms: int
     ) -> tuple[TransactionValue, int]:
         """Return the value for a producer that begins when all epochs of its id are used up: a new producer id."""
         last = NO_EPOCH if given_epoch is None else self.value.producer_epoch
-        value = replace(
-            self._empty(timeout_ms, date_ms),
+        value = self._empty(timeout_ms, date_ms)._replace(
             producer_id=producer_id,
             previous_producer_id=self.value.producer_id,
             producer_epoch=0,
@@ -73,8 +72,7 @@ class Transaction:
         return value, last
 
     def _empty(self, timeout_ms: int, date_ms: int) -> TransactionValue:
-        return replace(
-            self.value,
+        return self.value._replace(
             status=int(TransactionState.EMPTY),
             partitions=None,
             timeout_ms=timeout_ms,
@@ -85,8 +83,7 @@ class Transaction:
     def extended(self, places: Iterable[TopicPartition], date_ms: int, client_version: int) -> TransactionValue:
         """Return the value with these partitions added to the transaction."""
         goes_on = self.state is TransactionState.ONGOING
-        return replace(
-            self.value,
+        return self.value._replace(
             status=int(TransactionState.ONGOING),
             partitions=by_topic({*self.places, *places}),
             start_timestamp=self.value.start_timestamp if goes_on else date_ms,
@@ -96,7 +93,7 @@ class Transaction:
 
     def prepared(self, state: TransactionState, date_ms: int) -> TransactionValue:
         """Return the value when the end of the transaction is decided, in its current epoch."""
-        return replace(self.value, status=int(state), last_update_timestamp=date_ms, client_transaction_version=0)
+        return self.value._replace(status=int(state), last_update_timestamp=date_ms, client_transaction_version=0)
 
     def raised(self, state: TransactionState, date_ms: int, new_id: Callable[[], int]) -> tuple[TransactionValue, int]:
         """Return the value when the end is decided and raises the epoch, and the previous epoch (protocol 2).
@@ -105,8 +102,7 @@ class Transaction:
         when the transaction is complete.
         """
         epoch, goes_on = self.value.producer_epoch, self.state is TransactionState.ONGOING
-        value = replace(
-            self.value,
+        value = self.value._replace(
             status=int(state),
             partitions=by_topic(self.places),
             start_timestamp=self.value.start_timestamp if goes_on else date_ms,
@@ -128,11 +124,10 @@ class Transaction:
         """Return the value when all markers are written: the next producer id, if there is one, becomes the current
         one.
         """
-        value = replace(self.value, status=int(state), partitions=[], last_update_timestamp=self.prepared_ms)
+        value = self.value._replace(status=int(state), partitions=[], last_update_timestamp=self.prepared_ms)
         if value.next_producer_id == NO_ID:
             return value, self.last_epoch
-        rotated = replace(
-            value,
+        rotated = value._replace(
             producer_id=value.next_producer_id,
             previous_producer_id=value.producer_id,
             next_producer_id=NO_ID,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 _PIECE_BYTES = 64 << 10
+_PIECES_AT_ONCE = 1024  # of one system call: IOV_MAX
 _COPIED_BYTES = 1 << 20
 _FICLONE = 0x40049409  # Linux's ioctl that lets files share blocks
 SMALL_FILE_LIMIT = 64 << 20  # bytes; Kafka's largest small file is an index, of 10 MiB unless configured otherwise
@@ -123,6 +124,22 @@ def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
     return len(content)
 
 
+def _pwrite(descriptor: int, pieces: Sequence[Buffer], position: int) -> int:
+    """Write the first of `pieces`, or as many as one system call takes; return the bytes written."""
+    if len(pieces) == 1 or not hasattr(os, "pwritev"):
+        return os.pwrite(descriptor, pieces[0], position)
+    return os.pwritev(descriptor, pieces[:_PIECES_AT_ONCE], position)
+
+
+def _after(pieces: Sequence[Buffer], written: int) -> Sequence[Buffer]:
+    """Return the pieces after the first `written` bytes."""
+    for at, piece in enumerate(pieces):
+        if written < len(piece):
+            return [memoryview(piece)[written:], *pieces[at + 1 :]]
+        written -= len(piece)
+    return ()
+
+
 class LocalWritableFile(LocalFile):
     """A local file for reading and writing. One thread writes, any number read."""
 
@@ -134,13 +151,10 @@ class LocalWritableFile(LocalFile):
     def write_at(self, position: int, *pieces: Buffer) -> None:
         """Write `pieces` without gaps from `position` on."""
         try:
-            for piece in pieces:
-                written = os.pwrite(self._descriptor, piece, position)
-                position += written
-                rest = memoryview(piece)[written:] if written < len(piece) else b""
-                while rest:
-                    written = os.pwrite(self._descriptor, rest, position)
-                    position, rest = position + written, rest[written:]
+            left: Sequence[Buffer] = pieces
+            while left:
+                written = _pwrite(self._descriptor, left, position)
+                position, left = position + written, _after(left, written)
         except OSError as error:  # for a full disk the system does not name the file
             raise OSError(error.errno, error.strerror, self.path) from error
         self.size = max(self.size, position)
