@@ -197,7 +197,7 @@ async def completed(peer: Peer, pair: Pair) -> None:
     assert code == 0
 
 
-@pytest.mark.parametrize("place", ["write_markers", "_leader", "_marked"])
+@pytest.mark.parametrize("place", ["write_markers", "_known_leader", "_marked"])
 def test_a_marker_that_a_fault_of_ours_keeps_back_is_sent_again(
     tmp_path: Path, monkeypatch: Patch, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -157,6 +157,30 @@ def test_a_read_that_is_cancelled_loses_nothing() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("size", [2, 5, 10])
+def test_bytes_that_were_received_for_a_cancelled_read_are_kept(size: int) -> None:
+    async def run() -> None:
+        async with pair() as (here, there):
+            reading = asyncio.create_task(there.read(10))
+            await asyncio.sleep(0)
+            await here.write([b"12345"])
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # they are received now, and the task has not run yet
+            reading.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reading
+            assert there.moved == 5
+            found = await there.read(size)
+            assert found == b"12345"[:size]
+            await here.write([b"6"])
+            target = bytearray(10)
+            while len(found) < 6:
+                found += target[: await there.read_into(memoryview(target))]
+            assert found == b"123456"
+
+    asyncio.run(run())
+
+
 def test_closing_wakes_whoever_reads_or_writes_and_may_be_done_twice() -> None:
     async def run() -> None:
         async with pair() as (here, _):

@@ -200,7 +200,10 @@ class Appends:
         if len(sets) == 1:
             return [await self._outcome(sets[0])]
         groups = self._groups(sets)
-        found = await asyncio.gather(*[self._outcomes([sets[at] for at in group]) for group in groups])
+        if len(groups) == 1:  # usual: without the tasks of `gather`
+            found = [await self._outcomes([sets[at] for at in groups[0]])]
+        else:
+            found = await asyncio.gather(*[self._outcomes([sets[at] for at in group]) for group in groups])
         outcomes: dict[int, Appended | Exception] = {
             at: each for at, each in zip(chain(*groups), chain(*found), strict=True) if not isinstance(each, RoomNeeded)
         }

@@ -169,7 +169,22 @@ class MarkerSender:
     def send(self, sent: SendMarkers) -> None:
         """Send markers; those that were refused before after a pause."""
         entries = [_Entry(sent, place) for place in sent.partitions]
-        self._runtime.spawn(self._route(entries, _PAUSE_S if sent.again else 0))
+        if sent.again:
+            self._runtime.spawn(self._route(entries, _PAUSE_S))
+            return
+        unrouted = list[_Entry]()
+        for entry in entries:
+            try:
+                leader = self._known_leader(entry.place)
+            except Exception:
+                log.exception("%s: who leads it", entry.place)
+                leader = NOBODY
+            if leader == NOBODY:
+                unrouted.append(entry)
+            else:
+                self._outbox(leader).put(entry)
+        if unrouted:
+            self._runtime.spawn(self._route(unrouted, 0))
 
     async def _route(self, entries: list[_Entry], pause_s: float) -> None:
         """Route markers to the queues of the leaders; those without one wait."""
@@ -199,13 +214,13 @@ class MarkerSender:
 
     async def _leader(self, partition: TopicPartition) -> int | None:
         """Return the leader of a partition, NOBODY while unknown; None for a deleted partition."""
-        peers = self._peers
+        peers, leader = self._peers, self._known_leader(partition)
+        if leader != NOBODY:
+            return leader
         if peers is None:
-            topic = self._topics.get(partition.topic)
-            return self._runtime.node_id if topic is not None and partition.partition < topic.partitions else None
-        view = peers.cache.partition(partition)
-        if view is not None:
-            return view.leader if view.leader in peers.cache.live else NOBODY
+            return None
+        if peers.cache.partition(partition) is not None:
+            return NOBODY
         path = layout.topic_path(partition.topic)
         try:  # the controller may not have announced it yet
             node = await peers.membership.store.exists(path)
@@ -216,6 +231,15 @@ class MarkerSender:
             )
             return NOBODY
         return NOBODY if is_there else None
+
+    def _known_leader(self, partition: TopicPartition) -> int:
+        """Return the leader of a partition as far as this broker has been told, else NOBODY."""
+        if self._peers is None:
+            topic = self._topics.get(partition.topic)
+            is_there = topic is not None and partition.partition < topic.partitions
+            return self._runtime.node_id if is_there else NOBODY
+        view = self._peers.cache.partition(partition)
+        return view.leader if view is not None and view.leader in self._peers.cache.live else NOBODY
 
     def _outbox(self, leader: int) -> _Outbox:
         found = self._outboxes.get(leader)

@@ -107,7 +107,7 @@ class Stream(Protocol):
 class SocketStream:
     """A `Stream` over a connected socket."""
 
-    __slots__ = ("_loop", "_reader", "_reading", "_socket", "_writer", "moved", "peer")
+    __slots__ = ("_loop", "_reader", "_reading", "_received", "_socket", "_wanted", "_writer", "moved", "peer")
 
     def __init__(self, connected: socket.socket) -> None:
         """Take over a connected socket, on the loop that runs."""
@@ -119,6 +119,8 @@ class SocketStream:
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._reading = False
+        self._wanted = 0  # bytes that the waiting `read` takes
+        self._received: bytes | None = None  # for the next read
         self.moved = 0
         self.peer = _name(connected)
 
@@ -168,15 +170,16 @@ class SocketStream:
 
     async def read(self, size: int) -> bytes:
         """Return the bytes that have arrived, at least one and at most `size`; b"" at the end of the stream."""
-        while True:
+        while self._received is None:
             try:
                 data = self._socket.recv(size)
                 self.moved += len(data)
                 return data
             except (BlockingIOError, InterruptedError):
-                await self._readable()
+                await self._readable(size)
             except OSError as error:
                 raise self._lost(error) from None
+        return self._taken(size)
 
     async def read_into(self, buffer: memoryview) -> int:
         """Fill the start of `buffer` with arrived bytes; return their number, 0 at the end of the stream."""
@@ -186,6 +189,10 @@ class SocketStream:
 
     def read_now(self, buffer: memoryview) -> int | None:
         """Read as `read_into` does, or return None if nothing has arrived."""
+        if self._received is not None:
+            data = self._taken(len(buffer))
+            buffer[: len(data)] = data
+            return len(data)
         try:
             count = self._socket.recv_into(buffer)
         except (BlockingIOError, InterruptedError):
@@ -310,11 +317,20 @@ class SocketStream:
             await self.write([piece])
             position += len(piece)
 
-    async def _readable(self) -> None:
+    def _taken(self, size: int) -> bytes:
+        """Return received bytes, at most `size`."""
+        data, self._received = self._received, None
+        assert data is not None, "the caller has looked"
+        if len(data) > size:
+            data, self._received = data[:size], data[size:]
+        return data
+
+    async def _readable(self, wanted: int = 0) -> None:
+        """Wait until there is something to read; up to `wanted` bytes of it are received at once."""
         # The socket stays registered with the loop between reads, which saves two system calls per read; bytes that
         # arrive without a waiting reader deregister it.
         assert self._reader is None, "one reader at a time"
-        self._reader = self._loop.create_future()
+        self._reader, self._wanted = self._loop.create_future(), wanted
         if not self._reading:
             self._loop.add_reader(self._socket.fileno(), self._on_readable)
             self._reading = True
@@ -328,6 +344,17 @@ class SocketStream:
             self._loop.remove_reader(self._socket.fileno())
             self._reading = False
         elif not self._reader.done():
+            # The task runs in the loop's next turn only, which asks the system about the socket again before. Bytes
+            # that are still there would deregister it while the task handles them, or wake its next wait for nothing.
+            if self._wanted:
+                try:
+                    self._received = self._socket.recv(self._wanted)
+                except (BlockingIOError, InterruptedError):
+                    return
+                except OSError as error:
+                    self._reader.set_exception(self._lost(error))
+                    return
+                self.moved += len(self._received)
             self._reader.set_result(None)
 
     async def _writable(self) -> None:
