@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -67,6 +68,32 @@ def test_requests_that_come_together_or_in_pieces_are_answered_in_order() -> Non
 async def _in_pieces(stream: Stream, data: bytes, size: int) -> None:
     for at in range(0, len(data), size):
         await stream.write([data[at : at + size]])
+
+
+def test_a_peer_that_sends_many_requests_in_advance_does_not_keep_others_waiting() -> None:
+    async def work() -> None:
+        order = list[bytes]()
+
+        async def slow(frame: memoryview) -> Answer:
+            order.append(bytes(frame))
+            time.sleep(0.0002)  # on the loop, as requests that need no disk
+            return await echo(frame)
+
+        async with serving(slow) as (_, port):
+            flooding = await SocketStream.connect("127.0.0.1", port)
+            other = await SocketStream.connect("127.0.0.1", port)
+            await flooding.write([framed(b"many") * 1000])
+            while not order:
+                await asyncio.sleep(0)
+            await other.write([framed(b"one")])
+            assert await read_exactly(other, 7) == framed(b"one")
+            assert len(order) < 1000
+            await read_exactly(flooding, 8 * 1000)
+            assert len(order) == 1001
+            flooding.close()
+            other.close()
+
+    run(work())
 
 
 def test_the_second_request_of_a_connection_waits_for_the_first_answer_and_those_of_others_do_not() -> None:

@@ -39,6 +39,8 @@ HEAD: Final = 4  # bytes: the start of a frame, which identifies the request
 MOST_ENTERING: Final = 1024  # connections that are not authenticated yet
 MOST_REFUSED: Final = 256  # refused connections that are kept open for a while
 STALL_MS: Final = 60_000  # the longest pause inside a frame
+_TURN_S: Final = 0.001  # of the loop, for a connection whose next frame is always there
+_AT_ONCE_S: Final = 50e-6  # a frame that took longer was waited for: other connections had their turn
 _EMPTY = memoryview(b"")
 _TELL_S: Final = 60.0  # between two log lines about connection limits
 
@@ -212,13 +214,14 @@ class Incoming:
 
 
 class _Connection:
-    __slots__ = ("busy", "host", "idle_since", "incoming", "is_muted", "moved", "stream", "task")
+    __slots__ = ("busy", "host", "idle_since", "incoming", "is_muted", "moved", "stream", "task", "turn_s")
 
     def __init__(self, stream: Stream, host: str, incoming: Incoming, now: float) -> None:
         self.stream, self.host, self.incoming = stream, host, incoming
         self.busy = False  # a request is in progress
         self.is_muted = False  # it is muted
         self.moved, self.idle_since = 0, now
+        self.turn_s = now  # when its current turn of the loop began
         self.task: asyncio.Task[None] | None = None
 
 
@@ -373,7 +376,7 @@ class Server(Generic[T]):
                 assert entrance is not None, "one of the two"
                 handler = await self._let_in(connection, entrance)
                 stream, incoming = connection.stream, connection.incoming
-            while (frame := await incoming.next()) is not None:
+            while (frame := await self._next(connection)) is not None:
                 connection.busy = True
                 answering = handler(frame)
                 del frame
@@ -412,6 +415,20 @@ class Server(Generic[T]):
             self._hosts[connection.host] -= 1
             if not self._hosts[connection.host]:
                 del self._hosts[connection.host]
+
+    @staticmethod
+    async def _next(connection: _Connection) -> memoryview | None:
+        """Return the next frame. A peer that sends requests in advance does not get the loop for all of them."""
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+        frame = await connection.incoming.next()
+        now_s = loop.time()
+        if now_s - asked_s > _AT_ONCE_S:
+            connection.turn_s = now_s
+        elif now_s - connection.turn_s > _TURN_S:
+            await asyncio.sleep(0)
+            connection.turn_s = loop.time()
+        return frame
 
     @staticmethod
     async def _mute(connection: _Connection, seconds: float) -> None:
