@@ -205,7 +205,7 @@ class ClusterReplicas(Replicas):
         partition = self.partitions.get(key)
         if partition is not None:
             return partition if order.state.leader_epoch > partition.leader_epoch else None
-        self._topics.has_log(*key)  # raises an error for an offline log
+        self._topics.existing_log(*key)  # raises an error for an offline log
         async with runtime.directory:
             made = await runtime.writing.run(self._topics.log, *key)
         partition = self.partitions[key] = ServedPartition(key.topic, key.partition, made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -93,14 +93,14 @@ async def produce(services: ProduceServices, request: Request[ProduceRequest]) -
 
 
 def _refusal(
-    services: ProduceServices, request: Request[ProduceRequest], parts: Iterable[tuple[str, PartitionProduceData]]
+    services: ProduceServices, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
 ) -> RequestRefusedError | None:
     """Return why a whole request is refused: its transactional fields contradict its sets."""
     bound = (part.records for topic, part in parts if _needs_id(services, topic, part.records))
     if request.message.transactional_id is None:
         if next(bound, None) is not None:
             return RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
-    elif asks(services.runtime, request.version) and names_several(bound):
+    elif len(parts) > 1 and asks(services.runtime, request.version) and names_several(bound):
         return RequestRefusedError(_NOT_ITS_PRODUCER, "transactional records of several producers")
     return None
 

@@ -18,6 +18,7 @@ from magicbyte.replication.state import PartitionState
 if TYPE_CHECKING:
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topics import Topics
+    from magicbyte.log.live.partition_log import PartitionLog
     from magicbyte.protocol.messages.fetch import FetchPartition
 
 P = ParamSpec("P")
@@ -36,10 +37,10 @@ class Replicas:
 
         Raises UnknownTopicError, NotLeaderError without a replica, LogDirectoryOfflineError.
         """
-        while not self._topics.has_log(topic, index):
+        while (log := self._topics.existing_log(topic, index)) is None:
             async with self._runtime.directory:
                 await self._runtime.writing.run(self._topics.log, topic, index)
-        return self.partition(topic, index)
+        return self._served(topic, index, log)
 
     async def known_partition(self, topic: str, index: int) -> ServedPartition | None:
         """Return a partition, None if there is no replica here, or cannot be."""
@@ -53,12 +54,14 @@ class Replicas:
 
         Raises UnknownTopicError, LogDirectoryOfflineError.
         """
-        log_of = self._topics.log(topic, index)
+        return self._served(topic, index, self._topics.log(topic, index))
+
+    def _served(self, topic: str, index: int, log: PartitionLog) -> ServedPartition:
         served = self.partitions.get((topic, index))
-        if served is None or served.log is not log_of:
+        if served is None or served.log is not log:
             if served is not None:
                 served.wake()
-            served = self.partitions[topic, index] = ServedPartition(topic, index, log_of)
+            served = self.partitions[topic, index] = ServedPartition(topic, index, log)
             self._lead_alone(served, self._topics.leader_epoch(topic, index))
         return served
 

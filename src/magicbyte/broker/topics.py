@@ -88,13 +88,15 @@ class Topics(TopicTable):
                 log.release()
         self.adopted = self._adopt()
 
-    def has_log(self, topic: str, partition: int) -> bool:
-        """Return whether the log of a partition exists. Raises UnknownTopicError, LogDirectoryOfflineError."""
+    def existing_log(self, topic: str, partition: int) -> PartitionLog | None:
+        """Return the log of a partition, None if it does not exist yet. Raises UnknownTopicError,
+        LogDirectoryOfflineError.
+        """
         self._partition(topic, partition)
         key = TopicPartition(topic, partition)
         if key in self._logs.offline:
             raise LogDirectoryOfflineError(f"{key} is offline: {self._logs.offline[key].why}")
-        return key in self._logs.logs
+        return self._logs.logs.get(key)
 
     def offline_of(self, topic: str) -> set[int]:
         """Return the partitions whose log, or anything with its name, cannot be opened."""
