@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from broker.clusters import Members, cluster, make, until
 from broker.serving import Peer
 from broker.transacting import (
@@ -28,10 +30,11 @@ from broker.transacting import (
 from builders import run
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.coordinating import has_partition
+from magicbyte.broker.transactions import Transactions
 from magicbyte.client import Client
 from magicbyte.client.admin import delete_topic
 from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
-from magicbyte.metadata.layout import topic_path
+from magicbyte.metadata.layout import TopicNode, topic_path
 from magicbyte.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -103,6 +106,45 @@ def is_coordinated(members: Members, index: int) -> bool:
 
 def of(broker: Broker) -> Transaction:
     return broker.transactions.coordinator.transactions["x"]
+
+
+@pytest.mark.parametrize("awaits_commit", [True, False])
+def test_a_new_coordinator_answers_when_its_records_are_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, awaits_commit: bool
+) -> None:
+    """Otherwise, as in Kafka, a partition is added by a record that is lost with the next coordinator."""
+    monkeypatch.setattr(Transactions, "awaits_commit", awaits_commit)
+
+    async def work() -> None:
+        async with transacting(tmp_path) as members:
+            first, peer = await coordinator(members)
+            pair = await begin(peer)
+            await until(lambda: members.is_settled(STATE_TOPIC))
+            node = await first.membership.store.get(topic_path(STATE_TOPIC))
+            replicas = TopicNode.load("", node.data).replicas[0]
+            second, last = (members.brokers[each] for each in replicas if each != first.node_id)
+            log, copied, behind = (members.replica(each, STATE_TOPIC) for each in (first, second, last))
+            assert log is not None
+            assert copied is not None
+            assert behind is not None
+            async with behind.lock:  # it appends nothing, and stays in sync for now
+                adding = asyncio.create_task(add(peer, pair, A))
+                end_offset = log.log.log_end_offset + 1
+                await until(lambda: log.log.log_end_offset == copied.log.log_end_offset == end_offset)
+                assert not adding.done()
+                await members.kill(first.node_id)
+                await asyncio.gather(adding, return_exceptions=True)
+                await until(lambda: members.leaders(STATE_TOPIC) == [second])
+                asked = await Peer.of(second)
+                if not awaits_commit:
+                    await until(lambda: second.transactions.coordinator.terms.is_active(0))
+                assert await add(asked, pair, A) == [14 if awaits_commit else 0]
+            while (codes := await add(asked, pair, A)) == [14]:
+                await asyncio.sleep(0.01)
+            assert codes == [0]
+            asked.close()
+
+    run(work())
 
 
 def test_28_leaders_of_all_partitions_write_the_markers(tmp_path: Path) -> None:

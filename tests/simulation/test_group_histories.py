@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from magicbyte.broker.transactions import Transactions
 from magicbyte.errors import ErrorCode
 from magicbyte.groups import offsets
 from magicbyte.testing.loop import StuckError
@@ -36,24 +35,6 @@ def offsets_that_a_transaction_may_change_are_told(patch: Patch) -> None:
         return real(group, place, False, code)
 
     patch.setattr(offsets, "_fetched_partition", fetched)
-
-
-@pytest.mark.slow
-def test_a_transaction_is_not_begun_by_a_record_that_is_lost() -> None:
-    _history_of_a_lost_record().run()
-
-
-@pytest.mark.slow
-def test_it_would_be_begun_if_the_coordinator_answered_before_its_records_are_committed(monkeypatch: Patch) -> None:
-    """As Kafka's does after an election."""
-    monkeypatch.setattr(Transactions, "awaits_commit", False)
-    with pytest.raises(AssertionError, match="a transaction is open"):
-        _history_of_a_lost_record().run()
-
-
-def _history_of_a_lost_record() -> GroupHistory:
-    """Return a history in which a new coordinator has a record that its successor lacks."""
-    return GroupHistory(1107, transactions=25, operations=300, transaction_protocol=2)
 
 
 @pytest.mark.slow

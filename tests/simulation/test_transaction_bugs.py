@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -55,7 +54,7 @@ def a_producer_that_begins_keeps_the_epoch(patch: Patch) -> None:
     def renewed(self: Transaction, *given: Any) -> Any:
         found = real(self, *given)
         return (
-            None if found is None else (replace(found[0], producer_epoch=max(self.value.producer_epoch, 0)), found[1])
+            None if found is None else (found[0]._replace(producer_epoch=max(self.value.producer_epoch, 0)), found[1])
         )
 
     patch.setattr(Transaction, "renewed", renewed)
@@ -88,7 +87,7 @@ def a_new_coordinator_commits_what_was_to_be_aborted(patch: Patch) -> None:
     real = Coordinator.loaded
 
     def loaded(*given: Any) -> Any:
-        return [replace(each, commits=True) if isinstance(each, SendMarkers) else each for each in real(*given)]
+        return [each._replace(commits=True) if isinstance(each, SendMarkers) else each for each in real(*given)]
 
     patch.setattr(Coordinator, "loaded", loaded)
 
@@ -129,7 +128,7 @@ def a_commit_that_is_answered_before_it_is_stored(patch: Patch) -> None:
         if isinstance(effects[0], Reply):
             return effects
         (store,) = effects
-        return [answer(caller, request, ErrorCode.NONE), replace(store, then=replace(store.then, answer=None))]
+        return [answer(caller, request, ErrorCode.NONE), store._replace(then=store.then._replace(answer=None))]
 
     patch.setattr(Coordinator, "end", end)
 
@@ -143,7 +142,7 @@ def markers_that_are_sent_before_the_decision_is_stored(patch: Patch) -> None:
         if isinstance(effects[0], Reply):
             return effects
         one = self.transactions[request.transactional_id]
-        return [*effects, replace(self._markers(one, tuple(sorted(one.places))), commits=request.committed)]
+        return [*effects, self._markers(one, tuple(sorted(one.places)))._replace(commits=request.committed)]
 
     patch.setattr(Coordinator, "end", end)
 
@@ -176,7 +175,7 @@ def a_transaction_that_forgets_its_earlier_partitions(patch: Patch) -> None:
     real = Transaction.extended
 
     def extended(self: Transaction, places: Any, *more: Any) -> Any:
-        return replace(real(self, places, *more), partitions=by_topic(places))
+        return real(self, places, *more)._replace(partitions=by_topic(places))
 
     patch.setattr(Transaction, "extended", extended)
 
@@ -240,7 +239,7 @@ def offsets_that_count_though_their_transaction_was_aborted(patch: Patch) -> Non
     real = offsets.ended
 
     def ended(coordinator: Any, then: Any, *more: Any) -> Any:
-        return real(coordinator, replace(then, commits=True), *more)
+        return real(coordinator, then._replace(commits=True), *more)
 
     patch.setattr(offsets, "ended", ended)
 
@@ -250,7 +249,7 @@ def offsets_that_do_not_count_though_their_transaction_was_committed(patch: Patc
     real = offsets.ended
 
     def ended(coordinator: Any, then: Any, *more: Any) -> Any:
-        return real(coordinator, replace(then, commits=False), *more)
+        return real(coordinator, then._replace(commits=False), *more)
 
     patch.setattr(offsets, "ended", ended)
 
@@ -366,7 +365,7 @@ def test_it_would_break_if_its_ends_did_not_raise_the_epoch(monkeypatch: Patch) 
 
     def raised(self: Transaction, *more: Any) -> Any:
         value, epoch = real(self, *more)
-        return replace(value, producer_epoch=epoch), epoch
+        return value._replace(producer_epoch=epoch), epoch
 
     monkeypatch.setattr(Transaction, "raised", raised)
     with pytest.raises(AssertionError):
