@@ -70,26 +70,27 @@ async def _in_pieces(stream: Stream, data: bytes, size: int) -> None:
         await stream.write([data[at : at + size]])
 
 
-def test_a_peer_that_sends_many_requests_in_advance_does_not_keep_others_waiting() -> None:
+@pytest.mark.parametrize(("size", "count"), [(4, 1000), (100_000, 12)])
+def test_a_peer_that_sends_many_requests_in_advance_does_not_keep_others_waiting(size: int, count: int) -> None:
     async def work() -> None:
-        order = list[bytes]()
+        order = list[int]()
 
         async def slow(frame: memoryview) -> Answer:
-            order.append(bytes(frame))
-            time.sleep(0.0002)  # on the loop, as requests that need no disk
-            return await echo(frame)
+            order.append(len(frame))
+            time.sleep(0.2 / count)  # on the loop, as requests that need no disk
+            return await echo(frame[:3])
 
         async with serving(slow) as (_, port):
             flooding = await SocketStream.connect("127.0.0.1", port)
             other = await SocketStream.connect("127.0.0.1", port)
-            await flooding.write([framed(b"many") * 1000])
+            await flooding.write([framed(bytes(size)) * count])
             while not order:
                 await asyncio.sleep(0)
             await other.write([framed(b"one")])
             assert await read_exactly(other, 7) == framed(b"one")
-            assert len(order) < 1000
-            await read_exactly(flooding, 8 * 1000)
-            assert len(order) == 1001
+            assert len(order) < count
+            await read_exactly(flooding, 7 * count)
+            assert len(order) == count + 1
             flooding.close()
             other.close()
 

@@ -164,9 +164,9 @@ def test_bytes_that_were_received_for_a_cancelled_read_are_kept(size: int) -> No
             reading = asyncio.create_task(there.read(10))
             await asyncio.sleep(0)
             await here.write([b"12345"])
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)  # they are received now, and the task has not run yet
-            reading.cancel()
+            while not there.moved:
+                await asyncio.sleep(0)
+            reading.cancel()  # the bytes are received, and the task has not run yet
             with pytest.raises(asyncio.CancelledError):
                 await reading
             assert there.moved == 5
@@ -177,6 +177,21 @@ def test_bytes_that_were_received_for_a_cancelled_read_are_kept(size: int) -> No
             while len(found) < 6:
                 found += target[: await there.read_into(memoryview(target))]
             assert found == b"123456"
+
+    asyncio.run(run())
+
+
+def test_bytes_that_were_received_before_the_close_are_not_read_after_it() -> None:
+    async def run() -> None:
+        async with pair() as (here, there):
+            reading = asyncio.create_task(there.read(10))
+            await asyncio.sleep(0)
+            await here.write([b"12345"])
+            while not there.moved:
+                await asyncio.sleep(0)
+            there.close()
+            with pytest.raises(NetworkError, match="was closed"):
+                await reading
 
     asyncio.run(run())
 

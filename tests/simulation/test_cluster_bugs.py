@@ -18,6 +18,7 @@ from magicbyte.replication.state import PartitionState
 from magicbyte.replication.truncation import Truncation
 from magicbyte.testing.loop import StuckError
 from simulation.cluster_histories import History
+from simulation.plants import faults_of_plants
 
 Patch = pytest.MonkeyPatch
 MOST_SEEDS = 40
@@ -94,7 +95,8 @@ def finds(seed: int, protocol: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_bug_is_found(name: str, monkeypatch: Patch) -> None:
+def test_a_planted_bug_is_found(name: str, monkeypatch: Patch, caplog: pytest.LogCaptureFixture) -> None:
     protocol, first, plant = PLANTED[name]
     plant(monkeypatch)
     assert any(finds(seed, protocol) for seed in range(first, first + MOST_SEEDS))
+    assert faults_of_plants(caplog.records) == []

@@ -11,6 +11,7 @@ from magicbyte.errors import ErrorCode
 from magicbyte.groups import offsets
 from magicbyte.testing.loop import StuckError
 from simulation.group_histories import GroupHistory
+from simulation.plants import faults_of_plants
 
 Patch = pytest.MonkeyPatch
 MOST_SEEDS = 20
@@ -43,9 +44,12 @@ def offsets_that_a_transaction_may_change_are_told(patch: Patch) -> None:
     [(members_of_an_earlier_generation_may_commit, 0), (offsets_that_a_transaction_may_change_are_told, 21)],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_planted_bug_of_groups_is_found(plant: Callable[[Patch], None], first_seed: int, monkeypatch: Patch) -> None:
+def test_a_planted_bug_of_groups_is_found(
+    plant: Callable[[Patch], None], first_seed: int, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
     plant(monkeypatch)
     assert any(_finds(seed) for seed in range(first_seed, first_seed + MOST_SEEDS))
+    assert faults_of_plants(caplog.records) == []
 
 
 def _finds(seed: int) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from magicbyte.transactions.coordinator import Coordinator
 from magicbyte.transactions.effects import SendMarkers
 from magicbyte.transactions.loading import Loading
 from magicbyte.transactions.transaction import Transaction, by_topic
+from simulation.plants import faults_of_plants
 from simulation.transaction_histories import TransactionHistory
 
 Patch = pytest.MonkeyPatch
@@ -133,7 +135,7 @@ def a_commit_that_is_answered_before_it_is_stored(patch: Patch) -> None:
     patch.setattr(Coordinator, "end", end)
 
 
-@planted(2)
+@planted(57)
 def markers_that_are_sent_before_the_decision_is_stored(patch: Patch) -> None:
     real = Coordinator.end
 
@@ -239,7 +241,7 @@ def offsets_that_count_though_their_transaction_was_aborted(patch: Patch) -> Non
     real = offsets.ended
 
     def ended(coordinator: Any, then: Any, *more: Any) -> Any:
-        return real(coordinator, then._replace(commits=True), *more)
+        return real(coordinator, replace(then, commits=True), *more)
 
     patch.setattr(offsets, "ended", ended)
 
@@ -249,7 +251,7 @@ def offsets_that_do_not_count_though_their_transaction_was_committed(patch: Patc
     real = offsets.ended
 
     def ended(coordinator: Any, then: Any, *more: Any) -> Any:
-        return real(coordinator, then._replace(commits=False), *more)
+        return real(coordinator, replace(then, commits=False), *more)
 
     patch.setattr(offsets, "ended", ended)
 
@@ -319,10 +321,13 @@ def finds(seed: int, *, verifies: bool) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
-def test_a_planted_bug_of_transactions_is_found(name: str, monkeypatch: Patch) -> None:
+def test_a_planted_bug_of_transactions_is_found(
+    name: str, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
+) -> None:
     first, verifies, plant = PLANTED[name]
     plant(monkeypatch)
     assert any(finds(seed, verifies=verifies) for seed in range(first, first + MOST_SEEDS))
+    assert faults_of_plants(caplog.records) == []
 
 
 @pytest.mark.slow

@@ -40,7 +40,6 @@ MOST_ENTERING: Final = 1024  # connections that are not authenticated yet
 MOST_REFUSED: Final = 256  # refused connections that are kept open for a while
 STALL_MS: Final = 60_000  # the longest pause inside a frame
 _TURN_S: Final = 0.001  # of the loop, for a connection whose next frame is always there
-_AT_ONCE_S: Final = 50e-6  # a frame that took longer was waited for: other connections had their turn
 _EMPTY = memoryview(b"")
 _TELL_S: Final = 60.0  # between two log lines about connection limits
 
@@ -221,8 +220,12 @@ class _Connection:
         self.busy = False  # a request is in progress
         self.is_muted = False  # it is muted
         self.moved, self.idle_since = 0, now
-        self.turn_s = now  # when its current turn of the loop began
+        self.turn_s: float | None = None  # when it got the loop; None: others have had it since its last frame
         self.task: asyncio.Task[None] | None = None
+
+    def end_turn(self) -> None:
+        """Record that the loop has turned."""
+        self.turn_s = None
 
 
 class Server(Generic[T]):
@@ -419,15 +422,16 @@ class Server(Generic[T]):
     @staticmethod
     async def _next(connection: _Connection) -> memoryview | None:
         """Return the next frame. A peer that sends requests in advance does not get the loop for all of them."""
-        loop = asyncio.get_running_loop()
-        asked_s = loop.time()
-        frame = await connection.incoming.next()
+        frame, loop = await connection.incoming.next(), asyncio.get_running_loop()
         now_s = loop.time()
-        if now_s - asked_s > _AT_ONCE_S:
-            connection.turn_s = now_s
-        elif now_s - connection.turn_s > _TURN_S:
+        if connection.turn_s is not None and now_s - connection.turn_s > _TURN_S:
             await asyncio.sleep(0)
-            connection.turn_s = loop.time()
+            now_s = loop.time()
+        if connection.turn_s is None:
+            connection.turn_s = now_s
+            # Called in the loop's next turn, whatever this task waits for until then. Time alone does not tell whether
+            # there was one: receiving a large frame takes longer.
+            loop.call_soon(connection.end_turn)
         return frame
 
     @staticmethod

@@ -205,6 +205,7 @@ class SocketStream:
     def listen(self, arrived: Callable[[], None]) -> None:
         """Call `arrived` whenever there is something to read, instead of waiting in `read`."""
         assert self._reader is None, "no task is reading"
+        assert self._received is None, "a cancelled read was not repeated"
         self._loop.add_reader(self._socket.fileno(), arrived)
         self._reading = True
 
@@ -298,6 +299,7 @@ class SocketStream:
             self._loop.remove_reader(self._socket.fileno())
         if self._writer is not None:
             self._loop.remove_writer(self._socket.fileno())
+        self._received = None
         for waiting in (self._reader, self._writer):
             if waiting is not None and not waiting.done():
                 waiting.set_exception(NetworkError(f"{self.peer}: the connection was closed"))
