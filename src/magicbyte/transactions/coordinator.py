@@ -7,7 +7,7 @@ an epoch. Source: Kafka's TransactionCoordinator and TransactionStateManager (3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.deadlines import Deadlines
@@ -223,7 +223,7 @@ class Coordinator:
         if wanted.verify_only:
             codes = self.verify(wanted.transactional_id, who, places)
             return [Reply(caller, partition_codes(request, codes.__getitem__))]
-        if missing := self._missing(places):
+        if missing := {each for each in places if not self._has_partition(*each)}:
             return [Reply(caller, partition_codes(request, lambda each: not_added(is_there=each not in missing)))]
         client_version = PROTOCOL_2 if request.transactions else 0
         return self._add(Answer(caller, request), wanted.transactional_id, who, places, now, client_version)
@@ -235,7 +235,7 @@ class Coordinator:
 
         `who`: producer id and epoch. Pending changes are ignored: a marker decides.
         """
-        if missing := self._missing(places):
+        if missing := {each for each in places if not self._has_partition(*each)}:
             return {each: not_added(is_there=each not in missing) for each in places}
         code, transaction = self._of(transactional_id, *who)
         if not code and transaction.state in COMPLETION:
@@ -244,10 +244,6 @@ class Coordinator:
             return dict.fromkeys(places, code)
         added, missing_code = transaction.places, ErrorCode.TRANSACTION_ABORTABLE
         return {each: ErrorCode.NONE if each in added else missing_code for each in places}
-
-    def _missing(self, places: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """Return the partitions that do not exist."""
-        return {each for each in places if not self._has_partition(*each)}
 
     def add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, now: Moment) -> list[Effect]:
         """Answer an AddOffsetsToTxn, possibly later: adds the partition of a group's offsets to the transaction."""
