@@ -106,6 +106,16 @@ class BatchHeader(NamedTuple):
     producer_epoch: int = -1
     base_sequence: int = NO_SEQUENCE
 
+    def attributes(self, codec: Codec, *, append_time: bool) -> int:
+        """Return the attributes field of a v2 batch. `append_time`: its timestamps are of type LogAppendTime."""
+        return batch_attributes(
+            codec,
+            TimestampType.LOG_APPEND_TIME if append_time else TimestampType.CREATE_TIME,
+            is_transactional=self.is_transactional,
+            is_control=self.is_control,
+            has_delete_horizon=self.has_delete_horizon,
+        )
+
 
 DEFAULT_HEADER = BatchHeader()
 _FOLLOWS: Final = (None,) * 5  # the fields up to max_timestamp: all follow from the records
@@ -210,13 +220,7 @@ def _single_batch(record: Record, header: BatchHeader) -> bytes:
         base_timestamp=record.timestamp,
         max_timestamp=record.timestamp,
         record_count=1,
-        attributes=batch_attributes(
-            Codec.NONE,
-            TimestampType.LOG_APPEND_TIME if record.timestamp_type == 1 else TimestampType.CREATE_TIME,
-            is_transactional=header.is_transactional,
-            is_control=header.is_control,
-            has_delete_horizon=header.has_delete_horizon,
-        ),
+        attributes=header.attributes(Codec.NONE, append_time=record.timestamp_type == 1),
         partition_leader_epoch=header.partition_leader_epoch,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
@@ -424,13 +428,7 @@ class RowWriter:
                 base_timestamp=base_timestamp,
                 max_timestamp=latest if header.max_timestamp is None else header.max_timestamp,
                 record_count=end - first,
-                attributes=batch_attributes(
-                    codec,
-                    TimestampType.LOG_APPEND_TIME if append_time == 1 else TimestampType.CREATE_TIME,
-                    is_transactional=header.is_transactional,
-                    is_control=header.is_control,
-                    has_delete_horizon=header.has_delete_horizon,
-                ),
+                attributes=header.attributes(codec, append_time=append_time == 1),
                 partition_leader_epoch=header.partition_leader_epoch,
                 producer_id=header.producer_id,
                 producer_epoch=header.producer_epoch,
