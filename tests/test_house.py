@@ -1,4 +1,4 @@
-"""The shape of the house: sizes of files and classes of `src/`, one home for a rule, one class for a name."""
+"""The shape of the house: one home for a rule, one class for a name."""
 
 from __future__ import annotations
 
@@ -8,24 +8,6 @@ import pkgutil
 from collections.abc import Iterator
 
 from syntax import SOURCE, parsed, sources
-
-MOST_LINES, MOST_METHODS = 700, 30
-
-
-def test_no_file_has_more_than_700_lines() -> None:
-    lengths = {name: len((SOURCE / name).read_text().splitlines()) for name in sources()}
-    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
-
-
-def test_no_class_has_more_than_30_methods() -> None:
-    found = {}
-    for name, tree in sources().items():
-        for each in ast.walk(tree):
-            if isinstance(each, ast.ClassDef):
-                methods = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in each.body)
-                if methods > MOST_METHODS:
-                    found[f"{name} {each.name}"] = methods
-    assert found == {}
 
 
 def names_in(tree: ast.AST) -> set[str]:
