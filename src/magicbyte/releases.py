@@ -215,6 +215,11 @@ class Release:
         return self.number < (0, 10)
 
     @property
+    def takes_prefixed_nonce(self) -> bool:
+        """Whether a SCRAM client's final nonce may have more in front of the server's (CVE-2024-56128)."""
+        return self.number < (4, 0)
+
+    @property
     def ignores_unknown(self) -> bool:
         """Whether requests of unknown APIs get no response, and their connections stay open."""
         return (0, 9) <= self.number < (0, 10)

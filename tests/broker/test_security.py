@@ -230,6 +230,56 @@ def test_tokens_of_scram_that_are_wrong_are_refused_with_code_58(first: str, fin
     run(work, secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1"))
 
 
+@pytest.mark.parametrize(("release", "is_taken"), [(None, True), ("2.8", True), ("3.9", True), ("4.0", False)])
+def test_a_final_nonce_with_the_clients_own_in_front_is_taken_as_by_the_release(
+    release: str | None, is_taken: bool
+) -> None:
+    """librdkafka before 2.6.1 sends such; Kafka 4.x refuses them (CVE-2024-56128)."""
+
+    async def work(broker: Broker) -> None:
+        def repeated(challenge: str) -> str:
+            nonce = challenge.removeprefix("r=").partition(",")[0]
+            return proved(challenge, "n=alice,r=abc", USERS["alice"], f"abc{nonce}")
+
+        def shortened(challenge: str) -> str:
+            nonce = challenge.removeprefix("r=abc").partition(",")[0]
+            return proved(challenge, "n=alice,r=abc", USERS["alice"], nonce)
+
+        raw = await Raw.to(broker)
+        assert error_of((await raw.scram("n,,n=alice,r=abc", repeated))[1]) == (0 if is_taken else 58)
+        raw.stream.close()
+        raw = await Raw.to(broker)
+        assert error_of((await raw.scram("n,,n=alice,r=abc", shortened))[1]) == 58
+        raw.stream.close()
+
+    given = {} if release is None else {"as__version": release}
+    run(work, secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1", **given))
+
+
+def test_an_unknown_user_of_scram_is_challenged_and_refused_like_a_known_one(tmp_path: Path) -> None:
+    salts: dict[str, set[str]] = {"nobody": set(), "no=2Cone": set(), "alice": set()}
+    refusals = set()
+
+    async def work(broker: Broker) -> None:
+        for name, found in salts.items():
+            bare = f"n={name},r=abc"
+            raw = await Raw.to(broker)
+            challenge, answer = await raw.scram(f"n,,{bare}", lambda text, bare=bare: proved(text, bare, "wrong"))
+            parts = dict(part.partition("=")[::2] for part in challenge[12:-8].decode().split(","))
+            assert parts["i"] == "4096"
+            found.add(parts["s"])
+            refusals.add(answer)
+            raw.stream.close()
+
+    for _ in range(2):  # the salts are the same after a restart
+        settings = {"connection.failed.authentication.delay.ms": "1"}
+        run(work, Broker(settings, security="SASL_PLAINTEXT", users=USERS, directory=tmp_path / "logs"))
+    assert len(salts["nobody"]) == len(salts["no=2Cone"]) == 1
+    assert not salts["nobody"] & salts["no=2Cone"]
+    (refusal,) = refusals
+    assert error_of(refusal) == 58
+
+
 def test_a_proof_of_another_size_ends_the_connection_and_nothing_else() -> None:
     """Check 24."""
 

@@ -66,7 +66,9 @@ def test_a_broker_with_the_credential_of_a_znode_says_what_the_rfc_says() -> Non
     """Check 20: the exchange of RFC 7677."""
     kept = Credential.of("SCRAM-SHA-256", "pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
     nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
-    server = ScramServer("SCRAM-SHA-256", {"user": Credential.load(kept.dump())}.get, nonce)
+    server = ScramServer(
+        "SCRAM-SHA-256", {"user": Credential.load(kept.dump())}.get, nonce, secret=b"", takes_prefix=False
+    )
     challenge = server.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert challenge == f"r=rOprNGfwEbeRWgbNEkqO{nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()
     final = f"c=biws,r=rOprNGfwEbeRWgbNEkqO{nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="

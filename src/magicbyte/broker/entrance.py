@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from magicbyte.broker.current_files import CurrentFiles
 from magicbyte.broker.listener_security import ListenerSecurity, security_of
 from magicbyte.broker.request import ClientConnection
-from magicbyte.broker.scram_users import credential_of
+from magicbyte.broker.scram_users import credential_of, secret_of_decoys
 from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
 from magicbyte.net.server import Entered, Handler, Incoming, PeerLimits
 from magicbyte.net.tls import TlsStream
@@ -60,20 +60,22 @@ class EntranceServices(NamedTuple):
 
 
 def entrances(services: EntranceServices) -> dict[str, Entrance]:
-    """Return the authentication of each listener by name; PLAINTEXT ones have none. Reads files.
+    """Return the authentication of each listener by name; PLAINTEXT ones have none. Reads files, and the tree.
 
-    Raises InvalidConfigError.
+    Raises InvalidConfigError, MetadataError.
     """
+    secret = secret_of_decoys(services.metadata)
     return {
-        each.name: partial(_enter, services, each, CurrentFiles(each, services.runtime, security_of))
+        each.name: partial(_enter, services, each, CurrentFiles(each, services.runtime, security_of), secret)
         for each in services.runtime.config.listeners
         if each.security_protocol != "PLAINTEXT"
     }
 
 
 async def _enter(
-    services: EntranceServices, listener: Listener, current: CurrentFiles[ListenerSecurity], stream: Stream, host: str
-) -> Entered:
+    services: EntranceServices, listener: Listener, current: CurrentFiles[ListenerSecurity], secret: bytes,
+    stream: Stream, host: str,
+) -> Entered:  # fmt: skip
     security = await current.now()
     subject: Sequence[Sequence[tuple[str, str]]] = ()
     if security.context is not None:
@@ -84,7 +86,7 @@ async def _enter(
     incoming = Incoming(stream, _LIMITS, services.runtime.login_memory)
     handler = services.handler_of(connection)
     if security.mechanisms:
-        login = _Login(services, security, connection, stream, incoming, handler)
+        login = _Login(services, security, connection, stream, incoming, handler, secret)
         try:
             await login.run()
         except BaseException:  # the server has no reference to these frames yet
@@ -141,9 +143,9 @@ class _Login:
 
     def __init__(
         self, services: EntranceServices, security: ListenerSecurity, connection: ClientConnection, stream: Stream,
-        incoming: Incoming, handler: Handler,
+        incoming: Incoming, handler: Handler, secret_of_decoys: bytes,
     ) -> None:  # fmt: skip
-        self._runtime, self._metadata = services.runtime, services.metadata
+        self._runtime, self._metadata, self._secret_of_decoys = services.runtime, services.metadata, secret_of_decoys
         self._security, self._connection = security, connection
         self._stream, self._incoming, self._handler = stream, incoming, handler
         self._mechanism = self.user = ""
@@ -184,7 +186,13 @@ class _Login:
             conversation = self._bearer_conversation(self._security.tokens)
         else:
             known = partial(credential_of, self._metadata, mechanism, self._teller("damaged credentials", "%s: %s"))
-            conversation = ScramServer(mechanism, known, secrets.token_urlsafe(24))
+            conversation = ScramServer(
+                mechanism,
+                known,
+                secrets.token_urlsafe(24),
+                secret=self._secret_of_decoys,
+                takes_prefix=self._runtime.config.offer.takes_prefixed_nonce,
+            )
         for _ in range(_MOST_STEPS):
             await (self._step if wraps else self._raw_step)(conversation)
             if conversation.user is not None:

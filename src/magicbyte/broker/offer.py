@@ -26,8 +26,8 @@ class Offer:
     """Versions by API key: those that are answered, and those in ApiVersions.
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) determine the stored forms. `tells_range`,
-    `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version` and `verifies_partitions` are those
-    of `Release`.
+    `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version`, `verifies_partitions` and
+    `takes_prefixed_nonce` are those of `Release`.
     """
 
     answered: Mapping[int, range]
@@ -40,6 +40,7 @@ class Offer:
     holds_throttled: bool = False
     transaction_version: int = 0
     verifies_partitions: bool = True
+    takes_prefixed_nonce: bool = True
 
     def answers(self, key: int, version: int) -> int | None:
         """Return the version in which a request is parsed and answered, None if it is unsupported."""
@@ -110,4 +111,5 @@ def offer_of(name: str) -> Offer:
         holds_throttled=release.holds_throttled,
         transaction_version=release.transaction_version,
         verifies_partitions=release.verifies_partitions,
+        takes_prefixed_nonce=release.takes_prefixed_nonce,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from magicbyte.broker.topic_nodes import settings_in, settings_of
-from magicbyte.errors import MetadataError, SecurityError
+from magicbyte.errors import MetadataError, NodeExistsError, SecurityError
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, NodeChange, SetNode
 from magicbyte.security.server import Credential
@@ -32,6 +34,16 @@ def credential_of(metadata: MetadataStore, mechanism: str, tell: Callable[[str],
     except (SecurityError, MetadataError) as error:
         tell(f"the {mechanism} credential of user {name}: {error}")
         return None
+
+
+def secret_of_decoys(metadata: MetadataStore) -> bytes:
+    """Return the cluster's secret for the challenges of unknown users; it is made at the first call.
+
+    In the tree, so that all brokers give a name the same salt, before and after a restart. Raises MetadataError.
+    """
+    with suppress(NodeExistsError):
+        metadata.create(layout.SCRAM_DECOYS, secrets.token_hex(32).encode(), parents=True)
+    return metadata.get(layout.SCRAM_DECOYS).data
 
 
 def change_of(metadata: MetadataStore, user: str, changes: Mapping[str, str | None]) -> NodeChange:

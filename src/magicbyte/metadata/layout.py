@@ -42,6 +42,8 @@ CONSUMERS: Final = "/consumers"
 DEFAULT_ENTITY: Final = "<default>"
 OURS: Final = "/magicbyte"
 """The root of nodes that only our brokers use: they are not transferred."""
+SCRAM_DECOYS: Final = f"{OURS}/scram-decoys"
+"""The secret from which the salts of unknown SCRAM users are derived."""
 
 ALWAYS_THERE: Final = (
     CONSUMERS,

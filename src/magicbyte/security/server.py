@@ -23,6 +23,7 @@ _FIRST: Final = re.compile(
 _FINAL: Final = re.compile(
     rf"(?P<signed>c=[A-Za-z0-9+/=]+,r=(?P<nonce>{NONCE})(?:,{_EXTENSION})*),p=(?P<proof>[A-Za-z0-9+/=]+)"
 )
+_SALT_BITS: Final = 130
 
 
 class ServerMechanism(Protocol):
@@ -122,15 +123,39 @@ class Credential:
             raise SecurityError("a SCRAM credential: expected salt, stored_key, server_key and iterations") from None
 
 
+def decoy(mechanism: str, secret: bytes, user: str) -> Credential:
+    """Return a credential that no password fits, always the same for a `secret` and a user.
+
+    Its salt and iterations look like those that Kafka's tools store: 130 random bits in base 36.
+    """
+    seed = hmac.digest(secret, f"{mechanism}\0{user}".encode(), "sha512")
+    number, digits = int.from_bytes(seed) >> (len(seed) * 8 - _SALT_BITS), ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return Credential(
+        digits.encode(), keyed(mechanism, seed, b"Stored Key"), keyed(mechanism, seed, b"Server Key"), LEAST_ITERATIONS
+    )
+
+
 class ScramServer:
-    """The broker's side. `credential_of` returns a user's credential or None; `nonce`: as the client's."""
+    """The broker's side. `credential_of` returns a user's credential or None; `nonce`: as the client's.
+
+    `secret`: of the decoys, with which unknown users are challenged like known ones. `takes_prefix`: accept a client's
+    final nonce that ends with the challenge's, as Kafka up to 3.9: librdkafka before 2.6.1 puts its own before it.
+    """
 
     lifetime_ms: int | None = None
 
-    def __init__(self, mechanism: str, credential_of: Callable[[str], Credential | None], nonce: str) -> None:
+    def __init__(
+        self, mechanism: str, credential_of: Callable[[str], Credential | None], nonce: str, *, secret: bytes,
+        takes_prefix: bool,
+    ) -> None:  # fmt: skip
         self.name = mechanism
         self.user: str | None = None
-        self._credential_of, self._nonce = credential_of, nonce
+        self._credential_of, self._nonce, self._secret, self._takes_prefix = (
+            credential_of, nonce, secret, takes_prefix
+        )  # fmt: skip
         self._first: tuple[str, Credential, str, str] | None = None
 
     def evaluate(self, token: bytes) -> bytes:
@@ -154,8 +179,10 @@ class ScramServer:
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
         credential = self._credential_of(user)
-        if credential is None or credential.iterations < LEAST_ITERATIONS or "tokenauth=true" in match["extensions"]:
+        if "tokenauth=true" in match["extensions"]:
             raise self._refused()
+        if credential is None or credential.iterations < LEAST_ITERATIONS:
+            credential = decoy(self.name, self._secret, user)
         nonce = match["nonce"] + self._nonce
         challenge = f"r={nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
         self._first = user, credential, nonce, f"{match['bare']},{challenge}"
@@ -163,7 +190,10 @@ class ScramServer:
 
     def _proof(self, text: str, user: str, credential: Credential, nonce: str, before: str) -> bytes:
         match = _FINAL.fullmatch(text)
-        if match is None or not hmac.compare_digest(match["nonce"], nonce):
+        if match is None:
+            raise self._refused()
+        answered = match["nonce"][-len(nonce) :] if self._takes_prefix else match["nonce"]
+        if not hmac.compare_digest(answered, nonce):
             raise self._refused()
         message, proof = f"{before},{match['signed']}".encode(), decoded(match["proof"])
         if len(proof) != len(credential.stored_key):
