@@ -216,7 +216,7 @@ class Release:
 
     @property
     def takes_prefixed_nonce(self) -> bool:
-        """Whether a SCRAM client's final nonce may have more in front of the server's (CVE-2024-56128)."""
+        """Whether a SCRAM client's final nonce may only end with the server's (CVE-2024-56128)."""
         return self.number < (4, 0)
 
     @property
