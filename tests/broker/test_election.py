@@ -108,13 +108,17 @@ def test_a_registration_waits_until_the_session_before_has_expired(tree: MemoryT
     asyncio.run(go())
 
 
-def test_a_registration_fails_while_another_broker_has_the_number(tree: MemoryTree) -> None:
+def test_a_registration_fails_while_another_broker_has_the_number(
+    tree: MemoryTree, caplog: pytest.LogCaptureFixture
+) -> None:
     async def go() -> None:
         await register(LoopStore(tree.session()), 3, b"{}")
         with pytest.raises(NodeExistsError, match="registered broker 3 and has not ended for 20 ms: stop the other"):
             await register(LoopStore(tree.session()), 3, b"{}", patience_ms=20)
 
     asyncio.run(go())
+    (line,) = (each.getMessage() for each in caplog.records)  # one line, before the wait
+    assert line.startswith("broker 3 is already registered, by another broker with this id")
 
 
 def test_a_registration_whose_answer_was_lost_is_found(tree: MemoryTree) -> None:

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.errors import BadVersionError, LogDirectoryError, NodeExistsError, UnknownOutcomeError
 from magicbyte.metadata import layout
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
+from magicbyte.printable import logger
 
 if TYPE_CHECKING:
     from magicbyte.metadata.on_loop import LoopStore
     from magicbyte.ports import MetadataStore, Node, NodeEvent
+
+log = logger(__name__)
 
 _CHANGES_KEPT_MS: Final = 15 * 60_000
 PATIENCE_MS: Final = 30_000
@@ -92,11 +95,20 @@ async def wait_for_earlier_session(store: LoopStore, broker_id: int, patience_ms
     path = layout.broker_path(broker_id)
     try:
         async with asyncio.timeout(patience_ms / 1000):
+            is_reported = False
             while True:
                 changed = asyncio.Event()
                 node = await store.exists(path, partial(_set, changed))
                 if node is None or node.ephemeral_owner == store.session_id:
                     return node
+                if not is_reported:
+                    log.warning(
+                        "broker %d is already registered, by another broker with this id or by this one before a "
+                        "crash: waiting up to %d ms for that session to end",
+                        broker_id,
+                        patience_ms,
+                    )
+                    is_reported = True
                 await changed.wait()
     except TimeoutError:
         raise NodeExistsError(

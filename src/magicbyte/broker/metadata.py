@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker.cluster_view import NOBODY
 from magicbyte.broker.topic_nodes import INTERNAL
-from magicbyte.errors import ErrorCode, MagicbyteError
+from magicbyte.errors import CoordinatorNotAvailableError, ErrorCode, MagicbyteError, TopicExistsError
 from magicbyte.log.files.names import check_topic_name, is_reserved
 from magicbyte.protocol.fields import NULL_UUID
 from magicbyte.protocol.messages.metadata import (
@@ -102,8 +103,10 @@ async def _find(
             check_topic_name(name)
             if not may_create or is_reserved(name):
                 return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
-            quota.take((await services.topic_changes.create(name)).partitions)
-            # As in Kafka while its partitions have no leader yet: the client retries.
+            # As in Kafka while its partitions have no leader yet: the client retries. So it should if another request
+            # creates the same topic at this moment.
+            with suppress(TopicExistsError, CoordinatorNotAvailableError):
+                quota.take((await services.topic_changes.create(name)).partitions)
             return MetadataResponseTopic(
                 error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name, is_internal=name in INTERNAL
             )

@@ -26,6 +26,7 @@ from magicbyte.errors import (
     InvalidTopicError,
     LogDirectoryOfflineError,
     NodeExistsError,
+    NoNodeError,
     TopicExistsError,
 )
 from magicbyte.log.files.checkpoints import PARTITION_METADATA, parse_partition_metadata
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 logs = logger(__name__)
 
+_ATTEMPTS: Final = 5  # to create the nodes of a topic while other brokers create and delete the same ones
 _MOST_SHOWN: Final = 1000  # characters of ignored settings
 
 
@@ -171,25 +173,40 @@ class Topics(TopicTable):
         return assign(partitions, factor, brokers, start=start, shift=shift, racks=self._racks())
 
     def _create_nodes(self, topic: ServedTopic, replicas: Mapping[int, list[int]], partitions: Iterable[int]) -> None:
-        """Create a topic in the tree; without a cluster, also the states of these partitions."""
+        """Create a topic in the tree; without a cluster, also the states of these partitions.
+
+        Raises TopicExistsError if another broker has just created it.
+        """
         has_ids = self._is_alone or line_of(self._config.inter_broker_protocol_version) >= TOPIC_IDS
-        changes = topic_nodes.creation(
-            self._metadata, topic.name, topic.id if has_ids else None, topic.configs, replicas
-        )
-        if self._is_alone:
-            some = {each: replicas[each] for each in partitions}
-            changes += topic_nodes.first_states(self._metadata, topic.name, some)
-        try:
-            self._metadata.transaction(changes)
-        except NodeExistsError:  # another broker created it just now
-            raise TopicExistsError(f"topic {topic.name} already exists") from None
+        topic_id = topic.id if has_ids else None
+        for _ in range(_ATTEMPTS):
+            changes = topic_nodes.creation(self._metadata, topic.name, topic_id, topic.configs, replicas)
+            if self._is_alone:
+                some = {each: replicas[each] for each in partitions}
+                changes += topic_nodes.first_states(self._metadata, topic.name, some)
+            # Also the node of its settings may be made or deleted now, by another creation or the end of a deletion.
+            with contextlib.suppress(NodeExistsError, NoNodeError):
+                self._metadata.transaction(changes)
+                return
+            if self._metadata.exists(layout.topic_path(topic.name)) is not None:
+                break
+        raise TopicExistsError(f"topic {topic.name} already exists")
 
     def _check_folders(self, name: str, partitions: range) -> None:
-        """Raise InvalidTopicError if something in the log directory has the name of a new partition."""
+        """Raise InvalidTopicError if something in the log directory has the name of a new partition.
+
+        In a cluster the assigned brokers find that out: here may be the folder of a topic that is still being deleted.
+        """
+        if not self._is_alone:
+            return
         taken = self._logs.taken_names()
         for key in (TopicPartition(name, partition) for partition in partitions):
             if str(key) in taken:
-                why = self._logs.offline[key].why if key in self._logs.offline else "it came while the broker ran"
+                why = (
+                    self._logs.offline[key].why
+                    if key in self._logs.offline
+                    else "created outside the broker since its start"
+                )
                 raise InvalidTopicError(
                     f"partition {key} cannot be created: the log directory has something of that name: {why}"
                 )
