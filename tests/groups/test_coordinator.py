@@ -7,6 +7,7 @@ import pytest
 from groups.world import START, World
 from magicbyte.errors import ErrorCode
 from magicbyte.groups.config import DAY_MS, GroupConfig, StoredVersions
+from magicbyte.groups.offsets import expired_offsets
 from magicbyte.groups.records import GroupMetadataValue, OffsetCommitValue, decode_key, decode_value
 from magicbyte.groups.rules import GroupState
 from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -607,6 +608,18 @@ def test_offsets_are_deleted_of_topics_that_nobody_reads(world: World) -> None:
     world.leave((member, None))
     assert delete_offsets(world, ("t", 0), ("t", 1)) == (0, [0, 0])
     assert listed(world) == {}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4, -1])
+def test_a_subscription_is_read_up_to_the_fields_of_version_0(world: World, version: int) -> None:
+    """Some clients write less than their version has: no owned partitions, no generation."""
+    shortened = struct.pack(">h", version) + SUBSCRIBES_T[2:]
+    generation, (member,) = world.stable(1, protocols={"range": shortened})
+    for place in PLACES:
+        world.commit(7, member, generation, place=place)
+    assert delete_offsets(world, ("t", 0), ("u", 0)) == (0, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE])
+    world.commit(7, member, generation, place=("u", 0))
+    assert list(expired_offsets(world.coordinator.groups["g"], world.date_ms + 8 * DAY_MS)) == [("u", 0)]
 
 
 def test_offsets_of_a_group_that_does_other_work_are_not_deleted(world: World) -> None:

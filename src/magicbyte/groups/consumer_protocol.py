@@ -86,6 +86,15 @@ class Assignment:
         }
 
 
+def topics_in(subscription: bytes) -> list[str]:
+    """Return the topics in a member's metadata, read as version 0, which is a prefix of every version.
+
+    Some clients write less than the version that they name has. Source: Kafka's GroupMetadata.computeSubscribedTopics.
+    Raises CorruptRecordError.
+    """
+    return read_stored(ConsumerProtocolSubscription, subscription, 0).topics
+
+
 def base64_or_null(data: bytes | None) -> str | None:
     """Return bytes in the JSON form of Kafka's tools."""
     return None if data is None else base64.b64encode(data).decode()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from magicbyte.errors import CorruptRecordError, ErrorCode
-from magicbyte.groups.consumer_protocol import Subscription
+from magicbyte.groups.consumer_protocol import topics_in
 from magicbyte.groups.effects import Caller
 from magicbyte.groups.records import StoredMember as StoredMember
 from magicbyte.groups.usage import Usage, weight
@@ -136,7 +136,7 @@ class Members(dict[str, Member]):
     def topics(self, protocol: str) -> set[str] | None:
         """Return the topics to which members of a consumer group subscribe; None if unknown."""
         try:
-            found = [Subscription.parse(each.metadata(protocol)).topics for each in self.values()]
+            found = [topics_in(each.metadata(protocol)) for each in self.values()]
         except CorruptRecordError:
             return None
         return {topic for topics in found for topic in topics}
