@@ -84,10 +84,11 @@ def test_a_broker_alone_answers_as_the_only_broker_of_a_cluster(tmp_path: Path) 
                 wanted = reassignment(t=targets, gone=targets)
                 moved = await peer.ask(wanted, 0, AlterPartitionReassignmentsResponse)
                 assert codes(moved) == {"t": code, "gone": UNKNOWN}
-            wanted = reassignment(t=(own, 7))
-            wanted.allow_replication_factor_change = False
-            moved = await peer.ask(wanted, 1, AlterPartitionReassignmentsResponse)
-            assert codes(moved) == {"t": ErrorCode.INVALID_REPLICATION_FACTOR}
+            for wrong in ((own, 7), (own, own), (), (-1,), (own, -1)):
+                wanted = reassignment(t=wrong)
+                wanted.allow_replication_factor_change = False
+                moved = await peer.ask(wanted, 1, AlterPartitionReassignmentsResponse)
+                assert codes(moved) == {"t": ErrorCode.INVALID_REPLICA_ASSIGNMENT}, wrong
             listed = await peer.ask(ListPartitionReassignmentsRequest(), 0, ListPartitionReassignmentsResponse)
             assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
             for broker_id, code in ((own, ErrorCode.NONE), (own + 1, ErrorCode.BROKER_NOT_AVAILABLE)):

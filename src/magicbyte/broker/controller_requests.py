@@ -115,7 +115,7 @@ class _Alone:
         return results
 
     async def reassign(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool  # noqa: ARG002
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         own, faults = [self._node_id], dict[TopicPartition, tuple[ErrorCode, str]]()
         for key, targets in wanted.items():
@@ -123,8 +123,6 @@ class _Alone:
                 faults[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
             elif targets is None:
                 faults[key] = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being reassigned"
-            elif keeps_factor and len(targets) != 1:
-                faults[key] = ErrorCode.INVALID_REPLICATION_FACTOR, f"expected 1 replica, found {len(targets)}"
             elif list(targets) != own:
                 faults[key] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"expected {own}, the only broker"
         return faults
