@@ -115,7 +115,10 @@ class _Alone:
         return results
 
     async def reassign(
-        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool  # noqa: ARG002
+        self,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        keeps_factor: bool,  # noqa: ARG002
     ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
         own, faults = [self._node_id], dict[TopicPartition, tuple[ErrorCode, str]]()
         for key, targets in wanted.items():
