@@ -277,3 +277,74 @@ def test_settings_of_a_secured_cluster_are_refused_where_there_is_none(tmp_path:
             parse({"path": str(tmp_path), "kafka.security.protocol": "SSL"})
     with pytest.raises(OptionError, match="unknown option"):
         parse_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t", "kafka.sasl.nothing": "x"})
+
+
+def test_a_topic_made_again_is_continued_at_its_end_as_by_sparks_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_LOOK_UP_INTERVAL_S", 0.01)
+    with Broker() as broker:
+
+        async def add(count: int, *, again: bool) -> None:
+            async with Client(broker.bootstrap_servers) as client:
+                if again:
+                    await admin.delete_topic(client, "t")
+                await admin.create_topic(client, admin.NewTopic("t", 1))
+                await send(client, "t", 0, some_records(count))
+
+        async def more(count: int) -> None:
+            async with Client(broker.bootstrap_servers) as client:
+                await send(client, "t", 0, some_records(count))
+
+        place: dict[str, Any] = {}
+        found = []
+        for work in (add(4, again=False), add(2, again=True), more(2), more(3)):
+            asyncio.run(work)
+            options = options_of(broker, subscribe="t", startingOffsets="earliest", failOnDataLoss="false")
+            stream = stream_reader(options)
+            if len(found) == 1:  # before the position moved
+                strict = stream_reader({**options, "failOnDataLoss": "true"})
+                with pytest.raises(MagicbyteError, match="t-0: read up to offset 4 before, and ends at 2 now"):
+                    step(strict, place)
+                strict.stop()
+            place, batch = step(stream, place)
+            found.append([offset for _, _, offset in batch])
+            stream.stop()
+    assert found == [[0, 1, 2, 3], [], [2, 3], [4, 5, 6]]
+
+
+def test_an_end_that_lags_behind_the_position_is_looked_up_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a leader that was just elected: its high watermark follows."""
+    monkeypatch.setattr(live, "_LOOK_UP_INTERVAL_S", 0.01)
+    lags = iter((100, 110, 0))
+
+    async def lagging(*given: Any) -> tuple[int, int]:
+        first, end = await bounds(*given)
+        return first, end - next(lags, 0) if given[1:] == ("orders", 0) else end
+
+    monkeypatch.setattr(live, "bounds", lagging)
+    stream = stream_reader(options_of(broker, subscribe="orders"))
+    place = {"orders": {"0": 120, "1": 40}}
+    assert step(stream, place) == (place, [])
+    stream.stop()
+
+
+@pytest.mark.parametrize(("first", "read"), [(0, 2), (3, 0)])
+def test_a_task_of_a_topic_that_was_made_again_fails_or_reads_what_there_is(first: int, read: int) -> None:
+    with Broker() as broker:
+
+        async def fill_it(count: int) -> None:
+            async with Client(broker.bootstrap_servers) as client:
+                if "t" in await client.topics():
+                    await admin.delete_topic(client, "t")
+                await admin.create_topic(client, admin.NewTopic("t", 1))
+                await send(client, "t", 0, some_records(count))
+
+        asyncio.run(fill_it(9))
+        given = {"subscribe": "t", "startingOffsets": f'{{"t": {{"0": {first}}}}}'}
+        strict, loose = reader_of(broker, **given), reader_of(broker, **given, failOnDataLoss="false")
+        tasks = strict.partitions()
+        asyncio.run(fill_it(2))
+        assert sum(batch.num_rows for task in tasks for batch in loose.read(task)) == read
+        with pytest.raises((OffsetOutOfRangeError, MagicbyteError)):
+            _ = [batch for task in tasks for batch in strict.read(task)]

@@ -1,10 +1,11 @@
 """Streams over log directories that grow: each record once, whatever is killed, torn or new; planned without Spark."""
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -210,7 +211,89 @@ def test_what_is_gone_is_told_or_let_pass(orders: Path) -> None:
         stream.stop()
     with pytest.raises(MagicbyteError, match="read up to offset 40 before, and ends at 32 now"):
         step(strict, {"orders": {"0": 40}})
-    assert step(loose, {"orders": {"0": 40}})[1] == []
+    assert step(loose, {"orders": {"0": 40}}) == ({"orders": {"0": 32}}, [])
+
+
+Trigger = Literal["once", "availableNow", "running"]
+
+
+@pytest.mark.parametrize("trigger", ["once", "availableNow", "running"])
+@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": "100"}, {"isolation": "read_committed"}], ids=str)
+def test_a_log_below_its_position_is_continued_at_its_end_as_by_sparks_source(
+    tmp_path: Path, trigger: Trigger, limits: dict[str, str]
+) -> None:
+    """A topic that was recreated, a directory restored from an older backup, a log that was truncated: the same."""
+    options = {"startingOffsets": "earliest", "failOnDataLoss": "false", **limits}
+    folder = write_partition(tmp_path, "t-0", some_records(4), per_batch=1)
+    stream, place, found = stream_of(tmp_path, **options), Json(), []
+    for offsets in (range(4), range(2), range(4), range(7)):
+        (folder / SEGMENT).write_bytes(content_of(some_records(len(offsets), first=0), per_batch=1))
+        if trigger != "running":
+            stream = stream_of(tmp_path, **options)
+        if trigger == "availableNow":
+            stream.prepareForTriggerAvailableNow()
+        place, batch = step(stream, place)
+        found.append([offset for _, _, offset in batch])
+    assert found == [[0, 1, 2, 3], [], [2, 3], [4, 5, 6]]
+
+
+def test_a_running_stream_notices_that_a_larger_log_is_another_one(orders: Path) -> None:
+    """Its old position in bytes is inside an entry of the new log."""
+    stream = stream_of(orders.parent, startingOffsets="earliest", failOnDataLoss="false")
+    place, _ = step(stream, {})
+    (orders / SEGMENT).write_bytes(content_of(some_records(12, size=5000), per_batch=3))
+    place, found = step(stream, place)
+    assert (place, found) == ({"orders": {"0": 12}}, [])
+    (orders / SEGMENT).write_bytes(content_of(some_records(15, size=5000), per_batch=3))
+    assert step(stream, place)[1] == numbered("orders", 0, 12, 15)
+
+
+def test_an_older_high_watermark_takes_no_position_back(orders: Path) -> None:
+    key = TopicPartition("orders", 0)
+    for loss in ("true", "false"):
+        stream = stream_of(orders.parent, startingOffsets="earliest", upTo="highWatermark", failOnDataLoss=loss)
+        (orders.parent / HIGH_WATERMARK).write_bytes(checkpoints.format_offset_checkpoint({key: 20}))
+        place, _ = step(stream, {})
+        (orders.parent / HIGH_WATERMARK).write_bytes(checkpoints.format_offset_checkpoint({key: 10}))
+        assert step(stream, place) == (place, [])
+        (orders.parent / HIGH_WATERMARK).unlink()
+        assert step(stream, place) == (place, [])
+
+
+def test_a_deleted_partition_leaves_the_position_and_is_read_from_its_beginning_if_it_returns(orders: Path) -> None:
+    write_partition(orders.parent, "clicks-0", some_records(4))
+    stream = stream_of(orders.parent, failOnDataLoss="false")
+    place, _ = step(stream, {})
+    assert place["clicks"] == {"0": 4}
+    shutil.rmtree(orders.parent / "clicks-0")
+    place, found = step(stream, place)
+    assert (place, found) == ({"orders": {"0": 30}}, [])
+    write_partition(orders.parent, "clicks-0", some_records(2))
+    assert step(stream, place)[1] == numbered("clicks", 0, 0, 2)
+
+
+def test_a_stream_whose_partitions_are_all_gone_has_begun_nevertheless(orders: Path) -> None:
+    """So partitions that come later are read from their beginning, whatever the option says."""
+    write_partition(orders.parent, "clicks-0", some_records(4))
+    stream = stream_of(orders.parent, subscribePattern="ord.*", failOnDataLoss="false")
+    place, _ = step(stream, {})
+    shutil.rmtree(orders)
+    place, found = step(stream, place)
+    assert found == []
+    write_partition(orders.parent, "orders-1", some_records(3))
+    assert step(stream, place)[1] == numbered("orders", 1, 0, 3)
+
+
+def test_available_now_leaves_a_partition_for_later_that_comes_after_its_start(orders: Path) -> None:
+    write_partition(orders.parent, "clicks-0", some_records(4))
+    stream = stream_of(orders.parent, startingOffsets="earliest", failOnDataLoss="false")
+    place, _ = step(stream, {})
+    shutil.rmtree(orders)
+    stream.prepareForTriggerAvailableNow()
+    write_partition(orders.parent, "orders-0", some_records(3))
+    place, found = step(stream, place)
+    assert (place, found) == ({"clicks": {"0": 4}}, [])
+    assert step(stream_of(orders.parent), place)[1] == numbered("orders", 0, 0, 3)
 
 
 def test_up_to_the_high_watermark_what_may_be_cut_off_again_is_not_read(orders: Path) -> None:

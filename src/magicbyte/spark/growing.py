@@ -30,11 +30,17 @@ from magicbyte.spark.plan import (
 
 
 class _Whole(NamedTuple):
-    """The complete part of a partition's last segment: its end position in bytes, and the last offset in it + 1."""
+    """The complete part of a partition's last segment: its end position in bytes, and the last offset in it + 1.
+
+    `last` is the position of its last entry, and `head` the first bytes of this entry: a log that has others there
+    was recreated, restored or truncated since.
+    """
 
     path: str
     position: int
     offset: int
+    last: int = 0
+    head: bytes = b""
 
 
 @dataclass(slots=True)
@@ -68,7 +74,8 @@ class GrowingLogs:
             first = max(base, starts.get(above, {}).get(key, 0))
             end = max(self._end(key, partition), first)
             if self.options.up_to_high_watermark:
-                end = max(min(end, marks.get(above, {}).get(key, first)), first)
+                read = min(0 if begun is None else begun.get(key, 0), end)  # an older mark takes back nothing
+                end = max(min(end, marks.get(above, {}).get(key, first)), first, read)
             if begun is not None and self.options.isolation is Isolation.READ_COMMITTED:
                 end = self._stable(partition, min(begun.get(key, 0), end), end)
             spans[key] = OffsetSpan(first, end)
@@ -79,12 +86,13 @@ class GrowingLogs:
         if not partition.segments:
             return 0
         segment, known = partition.segments[-1], self._whole.get(key)
-        if known is None or known.path != segment.log.path or known.position > segment.log.size:
+        if known is None or not _is_same_log(partition, segment, known):
             start = SegmentReader(partition).start_position(segment, (1 << 63) - 1)
             known = _Whole(segment.log.path, start, segment.base_offset)
         dialect = self.options.dialect or partition.dialect
         for headers in self._headers(partition, segment, known.position):
-            known = known._replace(position=headers.end)
+            head = headers.heads[-1, : int(headers.size[-1])].tobytes()
+            known = known._replace(position=headers.end, last=int(headers.position[-1]), head=head)
             if dialect is not Dialect.ENRICHED:
                 known = known._replace(offset=int(headers.last_offset[-1]) + 1)
         if dialect is Dialect.ENRICHED:  # headers of its wrappers have no last offset
@@ -177,6 +185,14 @@ class GrowingLogs:
         whole = {each.path: each.position for each in self._whole.values()}
         tasks = plan(asked, partitions, NO_LIMITS, os.cpu_count() or 1, follows=True)
         return [SparkTask(tuple(_closed(piece, whole) for piece in task.slices)) for task in tasks]
+
+
+def _is_same_log(partition: PartitionDirectory, segment: SegmentFiles, known: _Whole) -> bool:
+    """Return whether the segment still has the entry at which it was found to be complete."""
+    if known.path != segment.log.path or not known.head or known.position > segment.log.size:
+        return False
+    with partition.files.open(segment.log.path) as file:
+        return bytes(file.read_at(known.last, len(known.head))) == known.head
 
 
 def _closed(piece: SegmentSlice | TopicSlice, whole: Mapping[str, int]) -> SegmentSlice:

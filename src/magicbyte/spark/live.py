@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from magicbyte.client import Client
 from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
 from magicbyte.client.offsets import EARLIEST, LATEST, ListedOffset, bounds, list_offset
-from magicbyte.errors import OffsetOutOfRangeError
+from magicbyte.errors import MagicbyteError, OffsetOutOfRangeError
 from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.reader import Isolation, Selection
 from magicbyte.ports import TopicPartition
@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 SMALLEST_SLICE = 100_000  # offsets per task
 _ASKED_AT_ONCE = 64
+_LOOK_UPS, _LOOK_UP_INTERVAL_S = 3, 1.0  # of an end offset below the position, as in Spark's Kafka source
 _log = logger("magicbyte.spark")
 
 
@@ -129,9 +130,19 @@ class LiveCluster:
 
         return self._runner.run(answer())
 
-    def spans(self, _begun: Mapping[TopicPartition, int] | None) -> Ranges:
-        """Return the offsets of each partition. Raises the errors of `partitions`."""
-        return {each.key: OffsetSpan(each.first, each.end) for each in self.partitions()}
+    def spans(self, begun: Mapping[TopicPartition, int] | None) -> Ranges:
+        """Return the offsets of each partition. Raises the errors of `partitions`.
+
+        An end below the offsets read so far is looked up again, as by Spark's Kafka source: the high watermark of a new
+        leader may lag behind for a moment (KIP-207).
+        """
+        for attempt in range(_LOOK_UPS):
+            spans = {each.key: OffsetSpan(each.first, each.end) for each in self.partitions()}
+            lags = begun is not None and any(span.end < begun.get(key, 0) for key, span in spans.items())
+            if not lags or attempt == _LOOK_UPS - 1:
+                break
+            self._runner.run(asyncio.sleep(_LOOK_UP_INTERVAL_S))
+        return spans
 
     def within_bytes(self, ranges: Ranges, _most: int) -> Ranges:
         """Return the ranges unchanged: their size in bytes is unknown before they are fetched."""
@@ -244,30 +255,38 @@ def fetched_headers(piece: TopicSlice, options: SourceOptions) -> Iterator[Heade
 def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[ClosedSets, int]]:
     """Yield the closed sets of a slice, each with the offset from which it was fetched.
 
-    Raises OffsetOutOfRangeError for deleted offsets, unless `failOnDataLoss` is false.
+    Raises OffsetOutOfRangeError for deleted offsets, and MagicbyteError for a log that now ends below the slice's end,
+    unless `failOnDataLoss` is false.
     """
     asked = FetchOptions(
         committed=piece.selection.isolation is Isolation.READ_COMMITTED,
         dialect=piece.dialect,
         largest_set=options.max_batch_bytes,
     )
-    first, end = piece.selection.first, piece.selection.end
+    first, end, at = piece.selection.first, piece.selection.end, (piece.topic, piece.partition)
     with asyncio.Runner() as runner:
         client = Client(piece.bootstrap, security=credentials_of(options.security))
         try:
             while first < end:
-                sets = read_sets(client, piece.topic, piece.partition, first, end, asked)
+                sets = read_sets(client, *at, first, end, asked)
                 try:
                     for found in _in_turn(runner, sets):
                         yield found, first
                         first = found.next_offset
-                    return
+                    start, log_end = runner.run(bounds(client, *at)) if first < end else (first, end)
                 except OffsetOutOfRangeError as error:
-                    start, _ = runner.run(bounds(client, piece.topic, piece.partition))
-                    if options.fail_on_data_loss or start <= first:
+                    start, log_end = runner.run(bounds(client, *at))
+                    if options.fail_on_data_loss or start <= first <= log_end:
                         raise
                     _log.warning("%s; continuing at %d", error, start)
-                    first = start
+                if log_end < end:
+                    problem = f"{piece.path}: ends at offset {log_end} now, and ended at {end} or above at planning time"
+                    if options.fail_on_data_loss:
+                        raise MagicbyteError(f"{problem}; the option failOnDataLoss=false reads up to there")
+                    _log.warning("%s", problem)
+                if start <= first or log_end <= first:
+                    return
+                first = start
         finally:
             runner.run(client.aclose())
 

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from magicbyte.errors import MagicbyteError
 from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
 from magicbyte.spark.options import EARLIEST, LATEST, OptionError, SourceOptions
 from magicbyte.spark.plan import OffsetSpan, Ranges, SparkTask, lost
 from magicbyte.spark.reading import read_task
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 BEGAN = "began at"
 """Not a valid topic name."""
+_log = logger("magicbyte.spark")
 
 
 class Logs(Protocol):
@@ -34,7 +36,8 @@ class Logs(Protocol):
     def spans(self, begun: Mapping[TopicPartition, int] | None, /) -> Ranges:
         """Return the current offsets of each partition.
 
-        `begun`: the offsets read so far; None: ignore open transactions.
+        `begun`: the offsets read so far; None: ignore open transactions. An end below them means that the log itself
+        ends there, and not that a high watermark or a look-up lags behind.
         """
 
     def offset_from(self, key: TopicPartition, timestamp: int) -> int | None:
@@ -94,43 +97,48 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Return the position at which the next batch ends: `start` itself, if there are no new records.
 
-        Raises MagicbyteError for partitions or offsets that were read before and are gone, unless failOnDataLoss=false.
+        Raises MagicbyteError for partitions or offsets that were read before and are gone, unless failOnDataLoss=false:
+        then a deleted partition leaves the position, and one that ends below its position continues at its end, as in
+        Spark's Kafka source.
         """
         begun = _offsets(start)
         spans = self._seen = self.logs.spans(begun)
-        if self._target is not None:
-            spans = {
-                key: span._replace(end=max(min(span.end, self._target[key]), span.first))
-                for key, span in spans.items()
-                if key in self._target or key in begun
-            }
         self._check(begun, spans)
+        if self._target is not None:  # it limits how far a batch goes, and takes no position back
+            spans = {
+                key: span._replace(end=max(min(span.end, self._target[key]), min(begun.get(key, 0), span.end)))
+                for key, span in spans.items()
+                if key in self._target
+            }
         new = {key: self._first(key, span, is_first=not start) for key, span in spans.items() if key not in begun}
         ranges: Ranges = {
             key: OffsetSpan(first, max(span.end, first))
             for key, span in spans.items()
-            for first in [new[key] if key in new else max(begun[key], span.first)]
+            for first in [new[key] if key in new else min(max(begun[key], span.first), span.end)]
         }
         if not isinstance(limit, ReadAllAvailable):
             ranges = self._limited(ranges)
-        if start and not new and all(begun[key] == span.end for key, span in ranges.items()):
+        ends = {key: span.end for key, span in ranges.items()}
+        if start and ends == begun:
             return start
-        place: Json = _json({key: span.end for key, span in ranges.items()})
-        return place | {BEGAN: _json(new)} if new or not start else place
+        place: Json = _json(ends)
+        # An empty position would begin with the options' starting offsets again.
+        return place | {BEGAN: _json(new)} if new or not place else place
 
     def _check(self, begun: Mapping[TopicPartition, int], spans: Ranges) -> None:
-        if not self.options.fail_on_data_loss:
-            return
+        """Raise MagicbyteError for partitions and offsets that are gone, or log them if failOnDataLoss is false."""
         for key, offset in begun.items():
             if key not in spans:
-                raise MagicbyteError(
-                    f"{key}: deleted since the stream read it; the option failOnDataLoss=false continues"
-                )
-            if offset > spans[key].end:
-                raise MagicbyteError(
-                    f"{key}: read up to offset {offset} before, and ends at {spans[key].end} now: was it recreated? "
-                    "The option failOnDataLoss=false waits until there is more"
-                )
+                problem, remedy = f"{key}: deleted since the stream read it", "continues without it"
+            elif offset > spans[key].end:
+                end = spans[key].end
+                problem = f"{key}: read up to offset {offset} before, and ends at {end} now: was it recreated?"
+                remedy = f"continues at {end}, without the records below it that may have replaced those already read"
+            else:
+                continue
+            if self.options.fail_on_data_loss:
+                raise MagicbyteError(f"{problem} The option failOnDataLoss=false {remedy}")
+            _log.warning("%s The stream %s", problem, remedy)
 
     def _first(self, key: TopicPartition, span: OffsetSpan, *, is_first: bool) -> int:
         """Return the starting offset of a partition: that of the options, or its first offset if it was added later."""
@@ -182,8 +190,8 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not ranges:
             return []
         spans = self.logs.spans({key: span.first for key, span in ranges.items()})
+        self._check({key: span.end for key, span in ranges.items()}, spans)
         if self.options.fail_on_data_loss:
-            self._check({key: span.end for key, span in ranges.items()}, spans)
             for key, span in ranges.items():
                 if span.first < spans[key].first:
                     raise lost(str(key), span.first, spans[key].first)
