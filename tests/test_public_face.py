@@ -41,6 +41,7 @@ from magicbyte.log.files.reader import DamageHandler
 from magicbyte.ports import TopicPartition
 from magicbyte.public import logs, operations, sources
 from magicbyte.records.convert import ConversionReport
+from magicbyte.records.encode import encode_records
 
 FACE = Path(__file__).with_name("public_face.txt")
 RETURNED = (
@@ -388,6 +389,22 @@ def test_a_table_has_the_records_of_a_topic(log_directory: Path) -> None:
     assert reader.schema == table.schema
     assert rows(reader.read_all()) == list(log.records("basic-gzip", start=5))
     assert log.to_arrow(since="2033-05-18").num_rows == 0
+
+
+def test_a_table_warns_of_timestamps_beyond_microseconds_and_has_them_as_stored(tmp_path: Path) -> None:
+    far = [Record(offset, time, 0, None, b"v") for offset, time in enumerate([5, 1 << 62])]
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0/00000000000000000000.log").write_bytes(encode_records(far, Format.V2, Codec.NONE))
+    log = magicbyte.open_log(tmp_path)
+    with pytest.warns(
+        UserWarning, match=rf"1 timestamp is beyond .*t-0, offset 1: {1 << 62} ms.*timestamp_millis=True"
+    ) as said:
+        log.to_arrow()
+    assert said[0].filename == __file__
+    with pytest.warns(UserWarning, match="timestampMillis has them"):
+        table = log.to_arrow(timestamp_millis=True)
+    assert table["timestampMillis"].to_pylist() == [5, 1 << 62]
+    assert table["timestamp"].is_null().to_pylist() == [False, True]
 
 
 def test_no_more_is_read_ahead_than_the_threads_have_work(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -258,3 +258,9 @@ def test_the_reference_names_every_setting() -> None:
     page = (ROOT / "docs/reference/configuration.md").read_text(encoding="utf-8")
     names = (*SETTINGS, *TOPIC_SETTINGS, *OF_LISTENERS, *REFUSED)
     assert [name for name in names if f"`{name}`" not in page] == []
+
+
+def test_an_existing_log_directory_may_have_a_comma_in_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a,b").mkdir()
+    for name in ("log.dirs", "log.dir"):
+        assert BrokerConfig({name: str(tmp_path / "a,b")}).log_directory == str(tmp_path / "a,b")

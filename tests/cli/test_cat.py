@@ -20,6 +20,8 @@ from magicbyte.log.files.units import parse_time
 from magicbyte.printable import time_text
 from magicbyte.records import columnar
 from magicbyte.records.batch import build_batch
+from magicbyte.records.columns import Record
+from magicbyte.records.encode import Format, encode_records
 from magicbyte.records.message import build_message, build_wrapper
 
 CASES = golden_data.log_cases()
@@ -324,6 +326,27 @@ def test_arrow_and_parquet_read_back_as_the_same_records(case: golden_data.Case,
     assert as_rows(streamed) == as_rows(stored) == case.records()
     assert set(streamed["topic"].to_pylist()) == {case.topic}
     assert set(stored["partition"].to_pylist()) == {case.partition}
+
+
+@pytest.mark.parametrize("form", ["arrow", "parquet"])
+def test_a_timestamp_beyond_microseconds_is_counted_and_can_be_had_as_stored(tmp_path: Path, form: str) -> None:
+    times = [5, 1 << 62, 1_700_000_000_123_456_789]
+    records = [Record(offset, time, 0, None, b"v") for offset, time in enumerate(times)]
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0/00000000000000000000.log").write_bytes(encode_records(records, Format.V2, Codec.NONE))
+    output = tmp_path / "out"
+    result = run("cat", tmp_path / "t-0", "--format", form, "-o", output)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == (
+        f"magicbyte: warning: 2 timestamps are beyond the range of microseconds (t-0, offset 1: {1 << 62} ms): null in "
+        "the column timestamp; --timestamp-millis adds a column that has them\n"
+    )
+    result = run("cat", tmp_path / "t-0", "--format", form, "-o", output, "--timestamp-millis")
+    assert "timestampMillis has them" in result.stderr
+    table = pa.ipc.open_stream(output).read_all() if form == "arrow" else pq.read_table(output)
+    assert table["timestampMillis"].to_pylist() == times
+    assert table["timestamp"].is_null().to_pylist() == [False, True, True]
+    assert run("cat", tmp_path / "t-0", "--json", "--timestamp-millis").exit_code == 2
 
 
 def test_parquet_is_written_in_row_groups_of_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -138,6 +139,13 @@ def test_an_index_entry_beyond_the_end_of_its_log_is_damage() -> None:
 def test_records_of_internal_topics_are_printed_as_by_kafkas_decoders(case: Case) -> None:
     printed = lines("--files", ",".join(map(str, logs(case))), DECODERS[case.topic])
     assert [line for line in printed if not line.startswith("Dumping ")] == case.decoded()
+
+
+def test_a_file_below_a_folder_with_a_comma_is_one_file(tmp_path: Path) -> None:
+    case = log_case("4.3.1/basic-zstd")
+    shutil.copytree(case.partition_dir(), tmp_path / "a,b")
+    segment = min((tmp_path / "a,b").glob("*.log"))
+    assert lines("--files", segment) == lines(segment)
 
 
 @pytest.mark.parametrize("case", one_of_each_kind(case for case in CASES if case.has_records))

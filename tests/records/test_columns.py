@@ -4,18 +4,26 @@ import numpy as np
 import pyarrow as pa
 
 from magicbyte.records.columns import RecordColumns, arrow_schema
+from magicbyte.records.far_times import FarTimestamps
 
 MOST = 9_223_372_036_854_775  # milliseconds whose microseconds an int64 holds
 
 
 def timestamps(millis: list[int]) -> list[int | None]:
-    """Return what Arrow has, in microseconds."""
+    """Return what Arrow has, in microseconds. What it cannot hold is counted, and the exact column has all."""
     count = len(millis)
     columns = RecordColumns(
         np.arange(count), np.array(millis, np.int64), np.zeros(count, np.int8), key=None, value=None, headers=None
     )
-    schema = pa.schema([arrow_schema().field("timestamp")])
-    found: list[int | None] = columns.to_arrow(schema).column(0).cast(pa.int64()).to_pylist()
+    schema = pa.schema([arrow_schema(millis=True).field(name) for name in ("timestamp", "timestampMillis")])
+    far = FarTimestamps()
+    batch = columns.to_arrow(schema, far, topic="t", partition=1)
+    found: list[int | None] = batch.column(0).cast(pa.int64()).to_pylist()
+    assert batch.column(1).to_pylist() == millis
+    assert far.count == found.count(None)
+    if far.count:
+        at = found.index(None)
+        assert f"(t-1, offset {at}: {millis[at]} ms)" in far.text
     return found
 
 

@@ -48,6 +48,23 @@ def test_several_paths_are_separated_by_commas_or_a_json_list(options: dict[str,
     assert parse_options(options).paths == ("/a", "/b")
 
 
+@pytest.mark.parametrize("name", ["a,b", ",a", "a, b", " a", "a ", "[a", "[1, 2]", '["x", "y"]', "a,b,c"])
+def test_a_folder_that_exists_is_one_path_whatever_its_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So what was written to `save(path)` is read by `load(path)`."""
+    monkeypatch.chdir(tmp_path)
+    for path in (name, str(tmp_path / name), f"file://{tmp_path / name}"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (found,) = parse_options({"path": path}).paths
+        assert found.removeprefix("file://") == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("path", ["a,b", "a , b", '["a", "b"]', "a," + "b" * 300, "[" + '"a", ' * 100 + '"b"]'])
+def test_a_list_of_folders_is_a_list_also_if_its_text_is_no_valid_path(path: str, tmp_path: Path) -> None:
+    assert len(parse_options({"path": path}).paths) in (2, 101)
+
+
 def test_a_path_with_a_comma_goes_into_a_json_list() -> None:
     assert parse(path='["/a,b"]').paths == ("/a,b",)
 

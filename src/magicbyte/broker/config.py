@@ -33,6 +33,7 @@ from magicbyte.broker.settings import (
     words,
 )
 from magicbyte.errors import InvalidConfigError
+from magicbyte.log.files.filesystem import listed_paths
 from magicbyte.log.files.properties import parse_properties
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.encode import KAFKA_FORMATS, Format
@@ -666,7 +667,7 @@ def text_of(setting: Setting[Any], given: Mapping[str, str]) -> str | None:
 
 
 def _only_directory(config: BrokerConfig) -> str:
-    found = [each.strip() for each in (config.log_dirs or config.log_dir).split(",") if each.strip()]
+    found = listed_paths(config.log_dirs or config.log_dir)
     if len(found) != 1:
         raise InvalidConfigError(f"log.dirs: expected one directory, found {len(found)}")
     return found[0]

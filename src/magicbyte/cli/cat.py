@@ -103,6 +103,8 @@ class WantedRecords:
               callback=options.form_of,
               help="[default: text, and jsonl with --batches]")  # fmt: skip
 @render.values_option
+@click.option("--timestamp-millis", is_flag=True,
+              help="Add the column timestampMillis, which holds every timestamp, to arrow and parquet.")  # fmt: skip
 @click.option("--batches", is_flag=True, help="Print a line per batch, not per record.")
 @click.option("-o", "--output", type=options.OutputPath(), metavar="FILE",
               help="Write to this file, which appears when it is complete, not to stdout.")  # fmt: skip
@@ -117,6 +119,7 @@ def cat(
     as_: TopicPartition | None,
     form: str | None,
     values: str | None,
+    timestamp_millis: bool,
     batches: bool,
     output: Path | None,
     on_damage: str,
@@ -145,6 +148,8 @@ def cat(
     form = form or ("jsonl" if batches else "text")
     request = WantedRecords(limit=max_batch_bytes, **wanted)  # type: ignore[arg-type]
     _check(form, values, output, request, batches=batches)
+    if timestamp_millis and form not in BINARY:
+        raise click.UsageError("--timestamp-millis is for --format arrow and parquet: the others show every timestamp")
     damage = DamagePolicy(on_damage)
     with contextlib.ExitStack() as stack:
         partitions = _partitions(stack, paths, as_, request)
@@ -156,7 +161,8 @@ def cat(
         if batches:
             _write_batches(stream, partitions, request, damage, advance)
         elif form in BINARY:
-            _write_columnar(form, stream, _records(partitions, request, damage, advance, packed=True))
+            records = _records(partitions, request, damage, advance, packed=True)
+            _write_columnar(form, stream, records, millis=timestamp_millis)
         else:
             _write_lines(form, values or render.DEFAULT_VALUES, stream, partitions, request, damage, advance)
     damage.exit()
@@ -266,12 +272,18 @@ def _write_lines(
         stream.write(lines(columns))
 
 
-def _write_columnar(form: str, stream: BinaryIO, records: Iterator[tuple[Source, RecordColumns]]) -> None:
+def _write_columnar(
+    form: str, stream: BinaryIO, records: Iterator[tuple[Source, RecordColumns]], *, millis: bool
+) -> None:
     from magicbyte.records.columnar import ArrowWriter, ParquetWriter
 
-    with (ArrowWriter if form == "arrow" else ParquetWriter)(stream) as writer:
+    kind = ArrowWriter if form == "arrow" else ParquetWriter
+    with kind(stream, millis=millis) as writer:
         for partition, columns in records:
             writer.write(columns, partition.topic, partition.partition)
+    if writer.far.count:
+        remedy = "timestampMillis has them" if millis else "--timestamp-millis adds a column that has them"
+        complain(f"warning: {writer.far.text}: null in the column timestamp; {remedy}")
 
 
 def _write_batches(

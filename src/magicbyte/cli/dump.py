@@ -18,7 +18,7 @@ from magicbyte.cli.progress import progress
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.checkpoints import MESSAGE_DIALECT, parse_message_dialect
 from magicbyte.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, parse_file
-from magicbyte.log.files.filesystem import file_system
+from magicbyte.log.files.filesystem import file_system, listed_paths
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given
     The lines are those of Kafka's dump tool (kafka-dump-log), and its options are accepted. Unlike it, dump shows the
     position of damage, continues after it with --on-damage skip, and exits with 1.
     """
-    paths = [*segments, *(path for path in (files or "").split(",") if path)]
+    paths = [*segments, *listed_paths(files or "")]
     if not paths:
         raise click.UsageError("expected at least one SEGMENT")
     request = DumpOptions(**given)

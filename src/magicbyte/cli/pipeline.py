@@ -83,6 +83,12 @@ def run(context: click.Context, file: Path, master: str, dry_run: bool, resume: 
     for unit in done.units:
         if unit["error"] is not None:
             complain(f"{unit['outcome']}: {unit['unit']}: {unit['error']}")
+        for stage in unit["stages"]:
+            if far := stage.get("farTimestamps", 0):
+                complain(
+                    f"warning: {unit['unit']}: {many(far, 'timestamp')} beyond the range of microseconds: null in the "
+                    "column timestamp; timestamp-millis = true adds a column that has them"
+                )
     if where is not None:
         say(f"report: {where}", err=True)
     context.exit(done.status)

@@ -116,20 +116,34 @@ class Log:
         isolation: Isolation = "read_uncommitted",
         threads: int | None = None,
         on_damage: DamageHandler | None = None,
+        timestamp_millis: bool = False,
     ) -> pa.RecordBatchReader:
         """Return a reader of Arrow batches of the same records, with the columns of Spark's Kafka source.
 
-        Arguments, memory and errors as in `records`. Keys and values are not copied.
+        Arguments, memory and errors as in `records`. Keys and values are not copied. `timestamp_millis` adds the column
+        `timestampMillis`, int64, with timestamps as stored. A timestamp that microseconds cannot hold (after the year
+        294247) is null in the column `timestamp`: after the last record read, a warning has their number.
         """
         from magicbyte.records.columns import arrow_schema
 
-        schema = arrow_schema(headers=True)
+        schema = arrow_schema(headers=True, millis=timestamp_millis)
         import pyarrow as pa
 
         query = self._query(topic, partition, start, end, since, until, isolation, threads, on_damage)
-        columns = self._columns(query, packed=True)
-        batches = (each.to_arrow(schema, topic=name, partition=number) for name, number, each in columns)
-        return pa.RecordBatchReader.from_batches(schema, batches)
+        return pa.RecordBatchReader.from_batches(schema, self._arrow(query, schema))
+
+    def _arrow(self, query: _Query, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        from magicbyte.records.far_times import MILLIS_COLUMN, FarTimestamps
+
+        far = FarTimestamps()
+        try:
+            for topic, partition, columns in self._columns(query, packed=True):
+                yield columns.to_arrow(schema, far, topic=topic, partition=partition)
+        finally:
+            if far.count:
+                has_all = MILLIS_COLUMN in schema.names
+                remedy = f"{MILLIS_COLUMN} has them" if has_all else "timestamp_millis=True adds a column that has them"
+                _warn(f"{far.text}: null in the column timestamp; {remedy}")
 
     def to_arrow(
         self,
@@ -143,14 +157,15 @@ class Log:
         isolation: Isolation = "read_uncommitted",
         threads: int | None = None,
         on_damage: DamageHandler | None = None,
+        timestamp_millis: bool = False,
     ) -> pa.Table:
         """Return the same records as an Arrow table, all in memory: `arrow_batches` streams.
 
-        Arguments and errors as in `records`.
+        Arguments, warnings and errors as in `arrow_batches`.
         """
         return self.arrow_batches(
             topic, partition, start=start, end=end, since=since, until=until,
-            isolation=isolation, threads=threads, on_damage=on_damage,
+            isolation=isolation, threads=threads, on_damage=on_damage, timestamp_millis=timestamp_millis,
         ).read_all()  # fmt: skip
 
     def _query(
@@ -287,12 +302,17 @@ def checked_threads(threads: int | None) -> int:
 
 
 def warn_of_dialect(sources: Sequence[Source], dialect: Dialect | None) -> None:
-    """Warn of each source that seems to be in the other dialect, at the line that called the package."""
+    """Warn of each source that seems to be in the other dialect."""
     for doubt in doubts(sources, dialect):
-        level, frame = 1, inspect.currentframe()
-        while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "magicbyte":
-            level, frame = level + 1, frame.f_back
-        warnings.warn(doubt, stacklevel=level)
+        _warn(doubt)
+
+
+def _warn(text: str) -> None:
+    """Warn at the line that called the package."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "magicbyte":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
 
 
 def _check_range(start: int | None, end: int | None) -> None:

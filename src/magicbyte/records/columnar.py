@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from magicbyte.errors import CorruptRecordError
 from magicbyte.records.columns import RecordColumns, arrow_schema
+from magicbyte.records.far_times import FarTimestamps
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -30,8 +31,12 @@ class _Writer:
     """A context manager that finishes the output at its end, also after a CorruptRecordError: earlier records stay
     readable.
 
-    After any other error it abandons the output and writes no more.
+    After any other error it abandons the output and writes no more. `far` counts the timestamps that became null, which
+    the caller must report.
     """
+
+    def __init__(self) -> None:
+        self.far = FarTimestamps()
 
     def __enter__(self) -> Self:
         return self
@@ -57,17 +62,18 @@ class _Writer:
 
 
 class ArrowWriter(_Writer):
-    """Write a stream of Arrow batches that can be read while it grows."""
+    """Write a stream of Arrow batches that can be read while it grows. `millis` adds the column MILLIS_COLUMN."""
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._schema = arrow_schema(headers=True)
+    def __init__(self, stream: BinaryIO, *, millis: bool = False) -> None:
+        super().__init__()
+        self._schema = arrow_schema(headers=True, millis=millis)
         import pyarrow as pa
 
         self._writer: Any = pa.ipc.new_stream(stream, self._schema)
 
     def write(self, columns: RecordColumns, topic: str | None, partition: int | None) -> None:
         """Add the records of one partition."""
-        self._writer.write_batch(columns.to_arrow(self._schema, topic=topic, partition=partition))
+        self._writer.write_batch(columns.to_arrow(self._schema, self.far, topic=topic, partition=partition))
 
     def close(self) -> None:
         """Finish the stream."""
@@ -88,11 +94,12 @@ class ParquetWriter(_Writer):
 
     The same records give the same bytes, however they are divided between calls: the end of a row group depends only on
     the size of its records, and each row group is encoded as a whole. `codec` compresses the pages: none, snappy, gzip,
-    lz4 or zstd.
+    lz4 or zstd. `millis` adds the column MILLIS_COLUMN.
     """
 
-    def __init__(self, stream: BinaryIO, *, codec: str = "zstd") -> None:
-        whole = arrow_schema(headers=True)
+    def __init__(self, stream: BinaryIO, *, codec: str = "zstd", millis: bool = False) -> None:
+        super().__init__()
+        whole = arrow_schema(headers=True, millis=millis)
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -115,7 +122,7 @@ class ParquetWriter(_Writer):
         import numpy as np
         import pyarrow as pa
 
-        batch, count = columns.to_arrow(self._others, partition=partition), len(columns)
+        batch, count = columns.to_arrow(self._others, self.far, topic=topic, partition=partition), len(columns)
         if topic is None:
             names = pa.nulls(count, _names())
         else:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.compiled.kernel import Ints, worth_compiling
 from magicbyte.extras import require
+from magicbyte.records.far_times import MILLIS_COLUMN, FarTimestamps
 from magicbyte.records.kernels.cells import pack_cells
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-
-_MOST_MILLIS = ((1 << 63) - 1) // 1000  # the largest timestamp in ms that fits in int64 as microseconds
 
 
 class Record(NamedTuple):
@@ -228,13 +227,14 @@ class RecordColumns:
             self.headers and self.headers.take(rows),
         )
 
-    def to_arrow(self, schema: pa.Schema, *, topic: str | None = None, partition: int | None = None) -> pa.RecordBatch:
+    def to_arrow(
+        self, schema: pa.Schema, far: FarTimestamps, *, topic: str | None = None, partition: int | None = None
+    ) -> pa.RecordBatch:
         """Return the columns named in `schema`, in its order and types, as one Arrow batch.
 
-        The known names are those of `arrow_schema()`, the schema of Spark's Kafka source. Keys and values that were
-        decoded packed are not copied. A timestamp that overflows int64 in microseconds (after the year 294247, for
-        instance nanoseconds produced as milliseconds) becomes null so that the other columns stay readable; `timestamp`
-        still has it.
+        The known names are those of `arrow_schema()`, the schema of Spark's Kafka source, and MILLIS_COLUMN. Keys and
+        values that were decoded packed are not copied. A timestamp that microseconds cannot hold is null, and counted
+        in `far`, which the caller must report.
         """
         import numpy as np
         import pyarrow as pa
@@ -253,10 +253,10 @@ class RecordColumns:
                 case "offset":
                     columns.append(pa.array(np.asarray(self.offset, np.int64)))
                 case "timestamp":
-                    millis = np.asarray(self.timestamp, np.int64)
-                    beyond = (millis > _MOST_MILLIS) | (millis < -_MOST_MILLIS)
-                    micros = pa.array(millis * 1000, mask=beyond if beyond.any() else None)
-                    columns.append(micros.cast(pa.timestamp("us")).cast(field.type))
+                    millis, offset = np.asarray(self.timestamp, np.int64), np.asarray(self.offset, np.int64)
+                    columns.append(far.micros(millis, offset, topic, partition).cast(field.type))
+                case name if name == MILLIS_COLUMN:
+                    columns.append(pa.array(np.asarray(self.timestamp, np.int64)))
                 case "timestampType":
                     columns.append(pa.array(np.asarray(self.timestamp_type, np.int32)))
                 case "headers":
@@ -267,10 +267,11 @@ class RecordColumns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def arrow_schema(*, headers: bool = False) -> pa.Schema:
+def arrow_schema(*, headers: bool = False, millis: bool = False) -> pa.Schema:
     """Return the schema of Spark's Kafka source: key, value, topic, partition, offset, timestamp, timestampType.
 
-    Raises MissingExtraError without pyarrow. All conversions to Arrow call this first.
+    `headers` and `millis` (MILLIS_COLUMN) add columns. Raises MissingExtraError without pyarrow. All conversions to
+    Arrow call this first.
     """
     require("arrow", "an Arrow or Parquet output")
     import pyarrow as pa
@@ -287,6 +288,8 @@ def arrow_schema(*, headers: bool = False) -> pa.Schema:
     if headers:
         pair = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
         fields.append(pa.field("headers", pa.list_(pair)))
+    if millis:
+        fields.append(pa.field(MILLIS_COLUMN, pa.int64()))
     return pa.schema(fields)
 
 

@@ -12,6 +12,7 @@ from magicbyte.errors import MagicbyteError
 from magicbyte.log.files.names import check_topic_name
 from magicbyte.ports import TopicPartition
 from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
+from magicbyte.records.far_times import MILLIS_COLUMN
 from magicbyte.spark.options import OptionError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ TYPES = {
     "topic": ("string",),
     "partition": ("int",),
     "timestamp": ("timestamp",),
+    MILLIS_COLUMN: ("bigint",),
     "headers": ("array<struct<key:string,value:binary>>",),
     "offset": ("bigint",),
     "timestampType": ("int",),
@@ -101,9 +103,10 @@ def _columns(rows: pa.RecordBatch) -> RecordColumns:
     count, names = rows.num_rows, rows.schema.names
     now = SystemClock().now_ms()
     times = np.full(count, now, np.int64)
-    if "timestamp" in names:
-        given = rows.column("timestamp").cast("int64")
-        millis = given.fill_null(0).to_numpy(zero_copy_only=False) // 1000
+    exact = MILLIS_COLUMN in names
+    if exact or "timestamp" in names:
+        given = rows.column(MILLIS_COLUMN if exact else "timestamp").cast("int64")
+        millis = given.fill_null(0).to_numpy(zero_copy_only=False) // (1 if exact else 1000)
         if (millis < -1).any():
             raise MagicbyteError(f"a row with a timestamp before 1970, which records cannot have: {millis.min()} ms")
         times = np.where(given.is_valid().to_numpy(zero_copy_only=False) & (millis >= 0), millis, now)

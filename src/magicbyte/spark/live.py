@@ -280,7 +280,9 @@ def _fetched(piece: TopicSlice, options: SourceOptions) -> Iterator[tuple[Closed
                         raise
                     _log.warning("%s; continuing at %d", error, start)
                 if log_end < end:
-                    problem = f"{piece.path}: ends at offset {log_end} now, and ended at {end} or above at planning time"
+                    problem = (
+                        f"{piece.path}: ends at offset {log_end} now, and ended at {end} or above at planning time"
+                    )
                     if options.fail_on_data_loss:
                         raise MagicbyteError(f"{problem}; the option failOnDataLoss=false reads up to there")
                     _log.warning("%s", problem)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from magicbyte.errors import MagicbyteError
+from magicbyte.log.files.filesystem import listed_paths, path_exists
 from magicbyte.log.files.reader import Isolation
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
@@ -22,8 +23,8 @@ _KNOWN = (
     "path", "paths", "mode", "columns", "assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets",
     "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp",
     "startingOffsetsByTimestampStrategy", "includeHeaders", "minPartitions", "failOnDataLoss", "isolation",
-    "kafka.isolation.level", "dialect", "maxBatchBytes", "onDamage", "as", "kafka.bootstrap.servers",
-    "pushFilters",
+    "kafka.isolation.level", "dialect", "maxBatchBytes", "onDamage", "onFarTimestamp", "as",
+    "kafka.bootstrap.servers", "pushFilters",
 )  # fmt: skip
 _OF_STREAMS = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "upTo")
 NOT_OF_STREAMS = (
@@ -73,6 +74,7 @@ class SourceOptions:
     dialect: Dialect | None = None
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES
     skip_damage: bool = False
+    far_timestamps_are_null: bool = False
     as_: str | None = None
     push_filters: bool = False
     security: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -120,6 +122,7 @@ def parse_options(given: Mapping[str, str], *, stream: bool = False) -> SourceOp
         else None,
         max_batch_bytes=_number(options, "maxBatchBytes", DEFAULT_MAX_BATCH_BYTES, least=1),
         skip_damage=_choice(options, "onDamage", ("stop", "skip")) == "skip",
+        far_timestamps_are_null=_choice(options, "onFarTimestamp", ("stop", "null")) == "null",
         as_=options.get("as"),
         push_filters=_flag(options, "pushFilters", default=False),
         security=security,
@@ -198,10 +201,17 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     if "paths" in options:  # from load([...])
         paths = tuple(json.loads(options["paths"]))
     else:
-        paths = tuple(map(str, _json("path", text, list))) if text.startswith("[") else _names(text)
+        paths = _path_list(text)
     if not paths:
         raise OptionError("no path: give the option path, or load(PATH); several are separated by commas")
     return tuple(map(whole_path, paths))
+
+
+def _path_list(text: str) -> tuple[str, ...]:
+    """Return the paths of the option `path`: a JSON list, or separated by commas."""
+    if text.startswith("[") and not path_exists(text):
+        return tuple(map(str, _json("path", text, list)))
+    return tuple(listed_paths(text))
 
 
 def whole_path(path: str) -> str:

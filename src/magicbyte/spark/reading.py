@@ -21,10 +21,11 @@ from magicbyte.log.files.reader import (
 )
 from magicbyte.printable import logger
 from magicbyte.records.decode import DecodeOptions
+from magicbyte.records.far_times import MILLIS_COLUMN, FarTimestamps
 from magicbyte.records.transactions import CommittedFilter, table_facts
 from magicbyte.spark.options import SourceOptions
 from magicbyte.spark.plan import SegmentSlice, SparkTask, TopicSlice
-from magicbyte.spark.shallow import rows_within, shallow_batch
+from magicbyte.spark.shallow import MAX_MILLIS_COLUMN, rows_within, shallow_batch
 from magicbyte.spark.workers import expect_bytes, settle, so_far
 
 if TYPE_CHECKING:
@@ -64,12 +65,22 @@ class _TaskReader:
 
     def read(self, piece: Slice) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one slice."""
+        far = FarTimestamps()
         try:
-            yield from self._shallow(piece) if self.options.mode == "shallow" else self._deep(piece)
+            for batch in self._shallow(piece, far) if self.options.mode == "shallow" else self._deep(piece, far):
+                if far.count and not self.options.far_timestamps_are_null:
+                    raw = MAX_MILLIS_COLUMN if self.options.mode == "shallow" else MILLIS_COLUMN
+                    raise MagicbyteError(
+                        f"{piece.path}: {far.text}: name the column {raw} in the option columns, instead of the "
+                        "timestamp, or give onFarTimestamp=null"
+                    )
+                yield batch
         except FileNotFoundError as error:
             if self.options.fail_on_data_loss:
                 raise MagicbyteError(f"{piece.path}: deleted since the query was planned") from error
             _log.warning("%s: deleted since the query was planned", piece.path)
+        if far.count:
+            _log.warning("%s: %s: null", piece.path, far.text)
 
     def _on_damage(self, error: CorruptRecordError) -> None:
         truncated = isinstance(error, TruncatedLogError) and not self.options.fail_on_data_loss
@@ -77,7 +88,7 @@ class _TaskReader:
             raise error
         _log.warning("skipped: %s", error)
 
-    def _deep(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+    def _deep(self, piece: Slice, far: FarTimestamps) -> Iterator[pa.RecordBatch]:
         names = self.columns.names
         options = DecodeOptions(
             keys="key" in names,
@@ -92,7 +103,7 @@ class _TaskReader:
             for columns in decode_chunk(chunk, rows, options, self._on_damage):
                 chosen = select_records(columns, selection)
                 if len(chosen):
-                    yield chosen.to_arrow(self.columns, topic=piece.topic, partition=piece.partition)
+                    yield chosen.to_arrow(self.columns, far, topic=piece.topic, partition=piece.partition)
             if not more:
                 return
 
@@ -119,11 +130,11 @@ class _TaskReader:
             ):
                 yield chunk, committed, piece.selection
 
-    def _shallow(self, piece: Slice) -> Iterator[pa.RecordBatch]:
+    def _shallow(self, piece: Slice, far: FarTimestamps) -> Iterator[pa.RecordBatch]:
         for headers in self._headers(piece):
             rows, more = rows_within(headers, piece.selection.first, piece.selection.end)
             if len(rows):
-                yield shallow_batch(headers, rows, self.columns, piece.topic, piece.partition)
+                yield shallow_batch(headers, rows, self.columns, far, piece.topic, piece.partition)
             if not more:
                 return
 

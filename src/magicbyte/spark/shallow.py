@@ -12,14 +12,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from magicbyte.log.files.headers import Headers
+    from magicbyte.records.far_times import FarTimestamps
 
 
-def shallow_schema() -> pa.Schema:
-    """Return the columns. Fields that a header lacks are null, such as base offset and count of a v0 or v1 wrapper."""
+MAX_MILLIS_COLUMN = "maxTimestampMillis"
+"""The column with the highest timestamp as stored, in milliseconds."""
+
+
+def shallow_schema(*, millis: bool = False) -> pa.Schema:
+    """Return the columns. Fields that a header lacks are null, such as base offset and count of a v0 or v1 wrapper.
+
+    `millis` adds MAX_MILLIS_COLUMN.
+    """
     import pyarrow as pa
 
     instant = pa.timestamp("us", tz="UTC")
-    return pa.schema(
+    schema = pa.schema(
         [
             ("topic", pa.string()),
             ("partition", pa.int32()),
@@ -43,6 +51,7 @@ def shallow_schema() -> pa.Schema:
             ("batch", pa.binary()),
         ]
     )
+    return schema.append(pa.field(MAX_MILLIS_COLUMN, pa.int64())) if millis else schema
 
 
 _MAX_OFFSET = (1 << 63) - 1
@@ -50,9 +59,17 @@ _CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 
 
 def shallow_batch(
-    headers: Headers, rows: np.ndarray[Any, Any], schema: pa.Schema, topic: str | None, partition: int | None
+    headers: Headers,
+    rows: np.ndarray[Any, Any],
+    schema: pa.Schema,
+    far: FarTimestamps,
+    topic: str | None,
+    partition: int | None,
 ) -> pa.RecordBatch:
-    """Return the columns of `schema` for the given rows (ascending). `batch` needs headers of whole entries."""
+    """Return the columns of `schema` for the given rows (ascending). `batch` needs headers of whole entries.
+
+    A timestamp that microseconds cannot hold is null, and counted in `far`.
+    """
     import pyarrow as pa
 
     facts = _Facts(headers, rows)
@@ -65,6 +82,9 @@ def shallow_batch(
                 columns.append(pa.repeat(pa.scalar(partition, pa.int32()), len(rows)))
             case "segment":
                 columns.append(pa.repeat(pa.scalar(headers.file.path, pa.string()), len(rows)))
+            case "maxTimestamp":
+                micros = far.micros(facts.max_timestamp(), headers.offset[rows], topic, partition)
+                columns.append(micros.cast(field.type))
             case name:
                 columns.append(getattr(facts, f"_{name}")().cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -142,17 +162,20 @@ class _Facts:
 
         return pa.array(_CODECS).take(pa.array(self.headers.codec[self.rows]))
 
-    def _maxTimestamp(self) -> pa.Array:  # noqa: N802
+    def max_timestamp(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Return the highest timestamp of each row, in ms."""
         import numpy as np
-        import pyarrow as pa
 
         if self.enriched:
             seconds = self._integers("seconds")
-            millis = np.where(seconds == -1, layout.NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
-        else:
-            dated = np.where(self.fields["magic"] == 0, layout.NO_TIMESTAMP, self._integers("message_timestamp"))
-            millis = np.where(self.is_batch, self._integers("max_timestamp"), dated)
-        return pa.array(millis * 1000).cast(pa.timestamp("us"))
+            return np.where(seconds == -1, layout.NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
+        dated = np.where(self.fields["magic"] == 0, layout.NO_TIMESTAMP, self._integers("message_timestamp"))
+        return np.where(self.is_batch, self._integers("max_timestamp"), dated)
+
+    def _maxTimestampMillis(self) -> pa.Array:  # noqa: N802
+        import pyarrow as pa
+
+        return pa.array(self.max_timestamp())
 
     def _timestampType(self) -> pa.Array:  # noqa: N802
         import numpy as np

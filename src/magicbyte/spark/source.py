@@ -53,10 +53,9 @@ class MagicbyteSource(DataSource):
         from pyspark.sql.pandas.types import from_arrow_schema
 
         options = self._parsed()
-        whole = _full_schema(options)
         if options.columns is None:
-            return from_arrow_schema(whole)
-        return from_arrow_schema(_chosen(whole, options.columns, "columns"))
+            return from_arrow_schema(_full_schema(options))
+        return from_arrow_schema(_chosen(_full_schema(options, millis=True), options.columns, "columns"))
 
     def _parsed(self) -> SourceOptions:
         """Return the options of a query or of a stream: Spark asks for columns before it is known which one it is."""
@@ -93,7 +92,7 @@ def _wanted_columns(options: SourceOptions, schema: StructType) -> pa.Schema:
     """Return the columns of `schema`. Raises OptionError for unknown columns or types."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    wanted = _chosen(_full_schema(options), [field.name for field in schema.fields], "schema")
+    wanted = _chosen(_full_schema(options, millis=True), [field.name for field in schema.fields], "schema")
     for ours, theirs in zip(from_arrow_schema(wanted).fields, schema.fields, strict=True):
         if ours.dataType != theirs.dataType:
             raise OptionError(
@@ -102,8 +101,11 @@ def _wanted_columns(options: SourceOptions, schema: StructType) -> pa.Schema:
     return wanted
 
 
-def _full_schema(options: SourceOptions) -> pa.Schema:
-    return shallow_schema() if options.mode == "shallow" else arrow_schema(headers=options.include_headers)
+def _full_schema(options: SourceOptions, *, millis: bool = False) -> pa.Schema:
+    """Return the columns of a mode. `millis`: with the one of timestamps as stored, which is there if it is named."""
+    if options.mode == "shallow":
+        return shallow_schema(millis=millis)
+    return arrow_schema(headers=options.include_headers, millis=millis)
 
 
 def _chosen(whole: pa.Schema, names: Iterable[str], option: str) -> pa.Schema:

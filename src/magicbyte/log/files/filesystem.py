@@ -506,6 +506,26 @@ def local_path(location: str) -> str | None:
     return None if "://" in location else location
 
 
+def path_exists(path: str) -> bool:
+    """Return whether a path or URL names a file or folder. Raises as `file_system` does."""
+    files, inside = file_system(path)
+    try:
+        files.entry(inside)
+    except (OSError, ValueError):  # ValueError: no valid path
+        return False
+    return True
+
+
+def listed_paths(text: str) -> list[str]:
+    """Return the paths of a list that is separated by commas.
+
+    A comma may also be part of a name: a path that exists as a whole is one path. Raises as `file_system` does.
+    """
+    if (text != text.strip() or "," in text) and path_exists(text):
+        return [text]
+    return [path.strip() for path in text.split(",") if path.strip()]
+
+
 _FOREIGN_ERRORS = (("botocore.exceptions", "BotoCoreError"), ("aiohttp", "ClientError"))
 
 

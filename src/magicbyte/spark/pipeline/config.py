@@ -244,7 +244,11 @@ STAGES: Mapping[str, Mapping[str, Option]] = {
     "mirror": {"part-above": _size(1 << 30)},
     "digest": {"part-above": _size(1 << 30)},
     "compare": {"with": Option("the path of a log directory", _text), "part-above": _size(1 << 30)},
-    "records": {"codec": _one_of(TABLE_CODECS, "zstd"), "part-above": _size(1 << 30)},
+    "records": {
+        "codec": _one_of(TABLE_CODECS, "zstd"),
+        "timestamp-millis": _FLAG,
+        "part-above": _size(1 << 30),
+    },
 }
 """All stages, with their options besides `do` and `topics`."""
 

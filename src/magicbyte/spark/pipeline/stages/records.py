@@ -34,18 +34,23 @@ class TablePart:
     partition: PartitionDirectory
     key: TopicPartition
     codec: str
+    millis: bool
     limit: int
     first: int
     folder: Path
 
 
 class Tables(NamedTuple):
-    """The result of writing tables: files in this attempt's `folder`, in the order of their segments."""
+    """The result of writing tables: files in this attempt's `folder`, in the order of their segments.
+
+    `far`: the number of timestamps that are null in the tables, because microseconds cannot hold them.
+    """
 
     folder: Path
     names: list[str]
     records: int
     size: int
+    far: int
     seconds: float
     error: tuple[TaskOutcome, str] | None = None
 
@@ -55,7 +60,17 @@ def run(work: Work, stage: Stage) -> Json:
     assert work.root is not None
     done = _written(_part(work, stage, work.log, work.root), work.root)
     work.tables += [work.root / name for name in done.names]
-    return {"records": done.records, "tableBytes": done.size}
+    return _report([done])
+
+
+def _report(written: list[Tables]) -> Json:
+    size = sum(tables.size for tables in written)
+    return {
+        "records": sum(tables.records for tables in written),
+        "tableBytes": size,
+        "bytesOut": size,
+        "farTimestamps": sum(tables.far for tables in written),
+    }
 
 
 def parts(work: Work, stage: Stage) -> list[TablePart]:
@@ -73,7 +88,7 @@ def do(part: TablePart) -> Tables:
         own.mkdir()
         return _written(part, own)
     except (MagicbyteError, OSError) as error:
-        return Tables(own, [], 0, 0, time.monotonic() - begun, failed(error))
+        return Tables(own, [], 0, 0, 0, time.monotonic() - begun, failed(error))
 
 
 def join(work: Work, _stage: Stage, parts: list[Tables]) -> Json:
@@ -88,12 +103,7 @@ def join(work: Work, _stage: Stage, parts: list[Tables]) -> Json:
     sync_directory(work.root)
     if _above(work).is_dir():
         remove(_above(work))
-    return {
-        "records": sum(part.records for part in parts),
-        "tableBytes": sum(part.size for part in parts),
-        "parts": len(parts),
-        "workerSeconds": sum(part.seconds for part in parts),
-    }
+    return {**_report(parts), "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
 
 
 def _above(work: Work) -> Path:
@@ -102,7 +112,8 @@ def _above(work: Work) -> Path:
 
 
 def _part(work: Work, stage: Stage, partition: PartitionDirectory, folder: Path) -> TablePart:
-    return TablePart(partition, work.key, stage.options["codec"], work.unit.limit, work.unit.first, folder)
+    codec, millis = stage.options["codec"], stage.options["timestamp-millis"]
+    return TablePart(partition, work.key, codec, millis, work.unit.limit, work.unit.first, folder)
 
 
 def _written(to_write: TablePart, folder: Path) -> Tables:
@@ -111,15 +122,16 @@ def _written(to_write: TablePart, folder: Path) -> Tables:
     from magicbyte.records.columnar import ParquetWriter
     from magicbyte.records.decode import DecodeOptions
 
-    begun, names, rows, size = time.monotonic(), [], 0, 0
+    begun, names, rows, size, far = time.monotonic(), [], 0, 0, 0
     options = DecodeOptions(packed=True, limit=to_write.limit)
     for segment in to_write.partition.segments:
         path = folder / f"{to_write.key}-{segment.base_offset:020}.parquet"
         reader = SegmentReader(replace(to_write.partition, segments=(segment,)))
-        with whole_file(path) as file, ParquetWriter(file, codec=to_write.codec) as table:
+        with whole_file(path) as file, ParquetWriter(file, codec=to_write.codec, millis=to_write.millis) as table:
             for columns in reader.records(Selection(first=to_write.first), options):
                 table.write(columns, *to_write.key)
                 rows += len(columns)
         names.append(path.name)
         size += path.stat().st_size
-    return Tables(folder, names, rows, size, time.monotonic() - begun)
+        far += table.far.count
+    return Tables(folder, names, rows, size, far, time.monotonic() - begun)
