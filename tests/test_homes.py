@@ -308,7 +308,6 @@ NO_REPORTS: Final = {
     "cli/tour.py": "a table of chapters",
     "spark/pipeline/report.py": "the report of a run, whose home this is",
     "spark/pipeline/runner.py": "a table of stages, and the beginning of a unit's result",
-    "spark/pipeline/stages/records.py": "what was written, which no report has",
     "spark/pipeline/units.py": "what a fingerprint is of",
     "spark/pipeline/work.py": "the range of a live partition",
 }
