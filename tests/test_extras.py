@@ -1,7 +1,8 @@
 """Packages that an extra brings: what is said, or done, where one is missing."""
 
+import asyncio
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def missing(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
     monkeypatch.setattr(extras, "sys", type("Loaded", (), {"modules": {}}))
     yield absent
     extras.install_by(None)
+    extras.advise_by(None)
 
 
 @pytest.mark.parametrize(("extra", "package"), extras.EXTRAS.items())
@@ -54,14 +56,36 @@ def test_without_numba_the_plain_twins_serve(missing: set[str], monkeypatch: pyt
     assert (kernel.is_warm(), kernel.warm()) == (True, 0)
 
 
-def test_numba_is_installed_for_very_large_logs_alone(missing: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_data_installs_nothing_and_advises_once(missing: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    advice: list[tuple[str, str]] = []
     monkeypatch.setattr(kernel, "_loaded", False)
     missing.add("numba")
-    extras.install_by(lambda _extra: missing.clear())
+    extras.install_by(lambda extra: pytest.fail(f"installs {extra}"))
+    extras.advise_by(lambda extra, what: advice.append((extra, what)))
     kernel.expect(kernel.WORTH_INSTALLING - 1)
-    assert missing
+    assert advice == []
     kernel.expect(kernel.WORTH_INSTALLING)
-    assert not missing
+    kernel.expect(kernel.WORTH_INSTALLING)
+    assert advice == [("fast", "256 MiB of records")]
+
+
+@pytest.mark.parametrize(
+    ("clone", "command"), [("/some/clone", "./magicbyte warm"), ("", "pip install 'magicbyte[fast]'")]
+)
+def test_a_broker_starts_without_numba_and_says_how_to_install_it(
+    clone: str, command: str, missing: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def serve(config: object, *, repairs: bool) -> Coroutine[None, None, None]:
+        return asyncio.sleep(0)
+
+    monkeypatch.setenv("MAGICBYTE_CLONE", clone)
+    monkeypatch.setattr("magicbyte.cli.serve._run", serve)
+    monkeypatch.setattr("magicbyte.cli.main._set_up", lambda _clone, extra: pytest.fail(f"installs {extra}"))
+    monkeypatch.setattr(kernel, "_has_shipped", lambda: False)
+    missing.add("numba")
+    result = run("serve", "--dir", tmp_path)
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [f"large batches: slower without numba; `{command}` installs it"]
 
 
 def test_a_command_says_in_a_line_which_extra_it_needs(missing: set[str], tmp_path: Path) -> None:

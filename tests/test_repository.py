@@ -215,14 +215,56 @@ def test_a_set_up_clone_is_left_as_it_is_even_when_moved_until_its_lock_changes(
 
 @pytest.mark.slow
 def test_two_first_runs_at_once_after_one_that_was_killed_both_succeed(clone: Path) -> None:
-    state = clone / ".venv/magicbyte"
-    state.mkdir(parents=True)
-    (state / "unfinished").touch()
-    (clone / ".venv/bin").mkdir()
-    (clone / ".venv/bin/python").symlink_to("nowhere")
+    half_built = clone / ".venv.next/bin/python"
+    half_built.parent.mkdir(parents=True)
+    half_built.symlink_to("nowhere")
     runs = [start(clone, "one"), start(clone, "two")]
     assert [run.communicate()[0] for run in runs] == ["hello one\n", "hello two\n"]
-    assert sorted(path.name for path in state.iterdir()) == ["light.txt"]
+    assert sorted(path.name for path in (clone / ".venv/magicbyte").iterdir()) == ["light.txt"]
+    assert sorted(path.name for path in clone.glob(".venv*")) == [".venv"]
+
+
+@pytest.mark.slow
+def test_an_installation_that_is_killed_leaves_the_environment_of_running_brokers(clone: Path) -> None:
+    """At each step after which the next one changes a name, in the order of tools/set_up.py."""
+    assert start(clone).communicate()[0] == "hello\n"
+    venv, following, old = (clone / name for name in (".venv", ".venv.next", ".venv.old"))
+    running = subprocess.Popen(
+        [
+            venv / "bin/python",
+            "-c",
+            "import sys; print(flush=True); input(); import colorsys, pip; print(pip.__file__)",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    running.stdout.readline()
+    pip = next(venv.glob("lib/python*/site-packages/pip/__init__.py"))
+    shutil.copytree(venv, following, symlinks=True, ignore=shutil.ignore_patterns("magicbyte"))
+    assert start(clone, "1").communicate() == ("hello 1\n", "")  # killed while it builds: nothing has changed
+    (clone / "requirements/light.txt").write_text("# changed\n")
+    (following / "magicbyte").mkdir(exist_ok=True)
+    shutil.copy(clone / "requirements/light.txt", following / "magicbyte")
+    venv.rename(old)  # killed between the two renames
+    said, complaints = start(clone, "2").communicate()
+    assert (said, complaints) == ("hello 2\n", "magicbyte: completing a set-up (light) that was killed\n")
+    assert sorted(path.name for path in clone.glob(".venv*")) == [".venv"]
+    assert running.communicate("\n")[0] == f"{pip}\n"  # it still finds what it imports late
+
+
+@pytest.mark.slow
+def test_an_installation_that_fails_changes_nothing(clone: Path) -> None:
+    assert start(clone).communicate()[0] == "hello\n"
+    lock = clone / "requirements/light.txt"
+    before = lock.read_bytes()
+    lock.write_text("no-such-package-of-magicbyte==1 --hash=sha256:00\n")
+    run = start(clone)
+    assert "set-up failed" in run.communicate()[1]
+    assert run.returncode == 1
+    lock.write_bytes(before)
+    assert start(clone).communicate() == ("hello\n", "")
 
 
 def test_a_virtual_environment_of_the_users_own_is_left_alone(clone: Path) -> None:

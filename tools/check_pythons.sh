@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tries the base install with other versions of Python: tools/check_pythons.sh PYTHON...
-# For each: the locked packages in an environment of its own, then commands, the tour, a user's program and a broker, from src/.
+# For each: the locked packages in an environment of its own, then commands, the tour, a user's program, a broker and a secured one, from
+# src/. Python checks certificates strictly from 3.13 on.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -38,6 +39,27 @@ with magicbyte.testing.Broker() as broker:
     asyncio.run(produce(broker.bootstrap_servers))
     (record,) = magicbyte.records(f"kafka://{broker.bootstrap_servers}/orders")
     assert record.value == b"value"
+END
+    # The blocks of the lock that the secured broker needs, with their hashes.
+    awk '/^[a-z]/ { wanted = /^(cryptography|cffi|pycparser)==/ } wanted' "$root/requirements/dev.txt" >security.txt
+    venv/bin/python -m pip --disable-pip-version-check --quiet install --no-compile \
+        --require-hashes --only-binary=:all: -r security.txt
+    PYTHONPATH=$root/src venv/bin/python - <<'END'
+import asyncio
+import ssl
+
+from magicbyte.testing import Broker
+
+
+async def connect() -> None:
+    async with Broker(security="SSL") as broker:
+        host, port = broker.bootstrap_servers.split(":")
+        context = ssl.create_default_context(cafile=broker.security.authority)
+        _, writer = await asyncio.open_connection(host, int(port), ssl=context, server_hostname=host)
+        writer.close()
+
+
+asyncio.run(connect())
 END
     cd "$root"
     echo "Python ${here##*/}: the base installs and runs"

@@ -6,9 +6,15 @@ use, `dev` is to work on it as well. A stage that was reached is kept up when lo
 The standard library is enough. Packages come as wheels, so no compiler is needed; the one exception is pyspark, a
 source archive without anything to compile, which the pinned setuptools of requirements/build.txt unpacks.
 
-What a killed run leaves behind: .venv/magicbyte/unfinished is there from before the first change until after the last,
-and a .venv that has it is made anew. A .venv without the folder .venv/magicbyte was made by somebody else
-(`uv sync`, `python -m venv`): it is theirs, and used as it is.
+Brokers may be running from .venv, so it is never changed in place. Its successor is built beside it, in .venv.next:
+hard links to the files of .venv, in which pip replaces names and not contents. What a killed run leaves behind:
+
+1. while it builds: .venv as it was, and a part of .venv.next, which the next run removes;
+2. between the two renames: no .venv, and .venv.next with all locks of its stage, which the next run renames;
+3. after them: .venv.old, which the next run removes.
+
+A process that runs meanwhile finds modules that it imports later under the same path. A .venv without the folder
+.venv/magicbyte was made by somebody else (`uv sync`, `python -m venv`): it is theirs, and used as it is.
 """
 
 import fcntl
@@ -21,9 +27,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
-STATE = VENV / "magicbyte"  # a copy of each installed lock: ./magicbyte and ./test compare them, nothing more
-UNFINISHED = STATE / "unfinished"
+NEXT, OLD = ROOT / ".venv.next", ROOT / ".venv.old"
+STATE = "magicbyte"  # the folder with a copy of each installed lock: ./magicbyte and ./test compare them, nothing more
 
 STAGES = {
     "light": "installing the packages of magicbyte, about 40 MB to download",
@@ -32,7 +37,7 @@ STAGES = {
     "dev": "installing Spark and the development tools, about 650 MB to download",
 }
 WITH_SPARK = ("spark", "dev")  # which is built from its source archive, and whose workers would all compile kernels
-PIP = (str(PYTHON), "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install")
+PIP = ("-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", "install")
 LOCKED = ("--no-user", "--no-compile", "--progress-bar=off", "--require-hashes", "--only-binary=:all:")
 
 
@@ -41,9 +46,10 @@ def main(stage: str) -> None:
     try:
         with Path(__file__).open("r+b") as lock:  # NFS locks only what is open for writing
             hold(lock.fileno())
-            if not VENV.exists() or STATE.exists():
+            recover()
+            if not VENV.exists() or (VENV / STATE).exists():
                 set_up(stage, lock.fileno())
-            elif quiet([str(PYTHON), "-P", "-c", "import magicbyte"], lock.fileno()).returncode:
+            elif quiet([python(VENV), "-P", "-c", "import magicbyte"], lock.fileno()).returncode:
                 raise SystemExit(
                     "magicbyte: .venv is not of our making: delete it, or .venv/bin/pip install -e '.[spark,dev]'"
                 )
@@ -60,41 +66,91 @@ def hold(lock: int) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
+def recover() -> None:
+    """Complete the exchange of a run that was killed, and remove what it left."""
+    if not VENV.exists() and (stages := [name for name in STAGES if is_installed(NEXT, name)]):
+        say(f"completing a set-up ({stages[-1]}) that was killed")
+        NEXT.rename(VENV)
+    for left in (NEXT, OLD):
+        if left.exists():
+            shutil.rmtree(left)
+
+
 def set_up(stage: str, lock: int) -> None:
     """Install the lock of `stage`, or of the highest stage that was reached before, where .venv has not all of it."""
     order = list(STAGES)
-    highest = max([stage, *(each for each in order if (STATE / f"{each}.txt").exists())], key=order.index)
-    if VENV.exists() and (UNFINISHED.exists() or not os.access(PYTHON, os.X_OK)):
-        shutil.rmtree(VENV)
+    highest = max([stage, *(each for each in order if (VENV / STATE / f"{each}.txt").exists())], key=order.index)
     names = order[: order.index(highest) + 1]  # the last one's lock holds those of the others
-    if all(read(STATE / f"{name}.txt") == read(lock_file(name)) for name in names):
+    can_run = os.access(python(VENV), os.X_OK)
+    if can_run and all(is_installed(VENV, name) for name in names):
         return
-    STATE.mkdir(parents=True, exist_ok=True)
-    UNFINISHED.touch()  # from here on a crash means: start anew
-    if not PYTHON.exists():
-        run([sys.executable, "-I", "-m", "venv", str(VENV)], lock)
     say(f"{STAGES[highest]} (once)")
+    if can_run:
+        shutil.copytree(VENV, NEXT, symlinks=True, copy_function=link, ignore=without_state)
+    else:
+        run([sys.executable, "-I", "-m", "venv", str(NEXT)], lock)
+    pip = [python(NEXT), *PIP]
     if highest in WITH_SPARK:
-        run([*PIP, *LOCKED, "-r", str(lock_file("build"))], lock)
-    run([*PIP, *LOCKED, "--no-binary=pyspark", "--no-build-isolation", "-r", str(lock_file(highest))], lock)
-    for site_packages in VENV.glob("lib/python*/site-packages"):
+        run([*pip, *LOCKED, "-r", str(lock_file("build"))], lock)
+    run([*pip, *LOCKED, "--no-binary=pyspark", "--no-build-isolation", "-r", str(lock_file(highest))], lock)
+    for site_packages in NEXT.glob("lib/python*/site-packages"):
         # Relative to the folder it is in, so that a clone can be moved.
         (site_packages / "magicbyte.pth").write_text(os.path.relpath(ROOT / "src", site_packages) + "\n")
+    name_in_scripts()
+    (NEXT / STATE).mkdir()
+    for name in names:
+        shutil.copyfile(lock_file(name), NEXT / STATE / f"{name}.txt")
+    if VENV.exists():
+        VENV.rename(OLD)
+    NEXT.rename(VENV)
+    if OLD.exists():
+        shutil.rmtree(OLD)
     if highest != "light":  # its first output matters more: Python keeps the bytecode of what a command imports
         compile_ahead(lock, kernels=highest in WITH_SPARK)
-    for name in names:
-        shutil.copyfile(lock_file(name), STATE / f"{name}.txt")
-    UNFINISHED.unlink()
+
+
+def link(source: str, target: str) -> None:
+    """Make `target` a hard link to a file, or a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def without_state(folder: str, _names: list[str]) -> set[str]:
+    """Leave the copies of locks out: they stand for an environment that is complete."""
+    return {STATE} if Path(folder) == VENV else set()
+
+
+def name_in_scripts() -> None:
+    """Write the final path into scripts that pip and venv made with the path of the folder that will be renamed."""
+    built, final = os.fsencode(NEXT), os.fsencode(VENV)
+    for path in (NEXT / "bin").iterdir():
+        if path.is_file() and not path.is_symlink() and built in (content := path.read_bytes()):
+            mode = path.stat().st_mode
+            path.unlink()  # it may be a link to that of .venv
+            path.write_bytes(content.replace(built, final))
+            path.chmod(mode)
+
+
+def is_installed(folder: Path, name: str) -> bool:
+    """Whether the stage `name` was installed into `folder` from the lock that is committed now."""
+    return read(folder / STATE / f"{name}.txt") == read(lock_file(name))
+
+
+def python(folder: Path) -> str:
+    """The interpreter of a virtual environment."""
+    return str(folder / "bin" / "python")
 
 
 def compile_ahead(lock: int, *, kernels: bool) -> None:
     """Compile bytecode, and kernels, now, so that commands start fast. Failing here only costs time later."""
     # Some packages carry files that are no Python; compileall mentions them and goes on.
-    quiet([str(PYTHON), "-I", "-m", "compileall", "-q", "-j0", str(VENV / "lib"), str(ROOT / "src")], lock)
+    quiet([python(VENV), "-I", "-m", "compileall", "-q", "-j0", str(VENV / "lib"), str(ROOT / "src")], lock)
     if not kernels:
         return
     say("compiling")
-    warmed = quiet([str(PYTHON), "-P", "-m", "magicbyte", "warm"], lock)
+    warmed = quiet([python(VENV), "-P", "-m", "magicbyte", "warm"], lock)
     if warmed.returncode:
         reason = warmed.stdout.strip().rpartition("\n")[2]
         say(f"the kernels could not be compiled ahead, so their first use will take longer: {reason}")

@@ -21,7 +21,9 @@ EXTRAS = {
 """Each extra of the distribution, and the package whose presence indicates it."""
 
 _tried: set[str] = set()
+_advised: set[str] = set()
 _installer: Callable[[str], None] | None = None
+_adviser: Callable[[str, str], None] | None = None
 
 
 def install_by(installer: Callable[[str], None] | None) -> None:
@@ -29,6 +31,20 @@ def install_by(installer: Callable[[str], None] | None) -> None:
     global _installer
     _installer = installer
     _tried.clear()
+
+
+def advise_by(adviser: Callable[[str, str], None] | None) -> None:
+    """Pass advice about a missing extra to `adviser`, which takes the extra's name and what is slow without it."""
+    global _adviser
+    _adviser = adviser
+    _advised.clear()
+
+
+def advise(extra: str, what: str) -> None:
+    """Say that `what` would be faster with an extra that is missing: once per process. Nothing is installed for it."""
+    if _adviser is not None and extra not in _advised and not present(extra):
+        _advised.add(extra)
+        _adviser(extra, what)
 
 
 def present(extra: str) -> bool:

@@ -2,8 +2,13 @@
 
 import asyncio
 import contextlib
+import gc
+import socket
+import ssl
 import tempfile
 import threading
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +18,9 @@ from magicbyte.client import Client
 from magicbyte.client.admin import NewTopic, create_topic
 from magicbyte.client.fetch import read_records
 from magicbyte.client.produce import send
-from magicbyte.errors import InvalidConfigError
+from magicbyte.errors import InvalidConfigError, MissingExtraError
 from magicbyte.records.columns import Record
-from magicbyte.testing import Broker
+from magicbyte.testing import Broker, Cluster
 
 COUNT = 20
 
@@ -74,6 +79,67 @@ def test_records_of_any_date_are_kept_unless_a_retention_time_is_set(name: str, 
 def test_a_setting_that_cannot_be_is_raised_where_the_block_begins() -> None:
     with pytest.raises(InvalidConfigError, match=r"num\.partitions: expected"), Broker({"num.partitions": "many"}):
         pass
+
+
+@pytest.mark.parametrize("value", [3, "3", 3.0])
+def test_numbers_and_booleans_are_settings_as_well(value: float | str) -> None:
+    settings = {"num.partitions": int(value) if value == 3.0 else value, "auto.create.topics.enable": False}
+    with Broker(settings) as broker:
+        assert broker.served.config.num_partitions == 3
+        assert broker.served.config.auto_create_topics_enable is False
+
+
+def test_a_value_that_is_neither_text_nor_number_is_refused_by_its_name() -> None:
+    with pytest.raises(TypeError, match=r"setting num\.partitions: expected text, a number or a boolean, found \[3\]"):
+        Broker({"num.partitions": [3]})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("made", [Broker, lambda settings: Cluster(1, settings)], ids=["broker", "cluster"])
+def test_a_misspelt_setting_is_refused_and_others_that_are_unknown_are_logged(
+    made: Callable[[dict[str, str]], Broker | Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        pytest.raises(InvalidConfigError, match=r"no setting 'num\.partitons': did you mean 'num\.partitions'\?"),
+        made({"num.partitons": "3"}),
+    ):
+        pass
+    with made({"queued.max.requests.of.mine": "3"}):
+        pass
+    assert "queued.max.requests.of.mine: unknown, or without effect here" in caplog.text
+
+
+@pytest.mark.parametrize("made", [Broker, lambda **named: Cluster(1, **named)], ids=["broker", "cluster"])
+def test_a_secured_broker_names_the_extra_that_is_missing(
+    made: Callable[..., Broker | Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("magicbyte.extras.obtain", lambda _extra: False)
+    with pytest.raises(MissingExtraError, match=r"pip install 'magicbyte\[security\]'"), made(security="SSL"):
+        pass
+
+
+def test_clients_that_check_certificates_strictly_accept_the_brokers() -> None:
+    """Python does from 3.13 on: RFC 5280 requires key identifiers and key usages."""
+    with Broker(security="SSL") as broker:
+        assert broker.security is not None
+        context = broker.security.aiokafka()["ssl_context"]
+        context.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+        host, port = broker.bootstrap_servers.split(":")
+        with socket.create_connection((host, int(port))) as plain, context.wrap_socket(plain, server_hostname=host):
+            pass
+
+
+def test_connections_that_were_just_accepted_are_closed_with_the_broker() -> None:
+    """Their tasks have not begun: the sockets must not be left to the garbage collector."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        for _ in range(10):
+            with Broker() as broker:
+                host, port = broker.bootstrap_servers.split(":")
+                clients = [socket.create_connection((host, int(port))) for _ in range(6)]
+            for client in clients:
+                client.close()
+        gc.collect()
+    assert [str(each.message) for each in caught if "unclosed" in str(each.message)] == []
 
 
 def test_a_fault_while_it_stops_is_raised_where_the_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,6 +59,17 @@ def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
     assert EntryPoint(name=name, value=module, group="pytest11").load() is plugin
 
 
+def test_modules_of_the_package_are_not_rewritten_for_assertions(suite: pytest.Pytester) -> None:
+    """pytest marks every module of a distribution with a plugin for that."""
+    suite.makeconftest("import pytest; pytest.register_assert_rewrite('magicbyte')")
+    suite.makepyfile("""
+    def test_loader():
+        import magicbyte.broker.config
+        assert type(magicbyte.broker.config.__spec__.loader).__name__ == "SourceFileLoader"
+    """)
+    suite.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
+
+
 def test_a_run_has_one_broker_and_each_test_a_new_topic(suite: pytest.Pytester) -> None:
     passes(
         suite,

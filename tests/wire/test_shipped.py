@@ -96,7 +96,7 @@ def test_code_that_came_with_the_package_is_taken_from_a_mebibyte_on_and_nothing
     monkeypatch.delenv("MAGICBYTE_KERNELS", raising=False)
     monkeypatch.setattr(kernel, "_loaded", False)
     monkeypatch.setattr(shipped, "library", lambda: "code")
-    monkeypatch.setattr(kernel, "obtain", lambda extra: pytest.fail(f"installs {extra}"))
+    monkeypatch.setattr(kernel, "advise", lambda extra, what: pytest.fail(f"advises {extra} for {what}"))
     assert kernel.available()
     assert kernel.is_warm()
     assert not kernel.worth_compiling(kernel.WORTH_MAPPING - 1)

@@ -43,6 +43,8 @@ _INT = SettingType.INT
 _ANY_TIME = UpdateMode.CLUSTER_WIDE
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 _CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_ALIKE: Final = 0.85  # similarity, of 1, at which an unknown setting counts as a misspelling
+_WORDS: Final = re.compile("[._-]")
 _DIALECT: Final = re.compile(r"listener\.name\.([a-z0-9_.-]+)\.magicbyte\.dialect")
 
 
@@ -552,6 +554,26 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
             for name in self.static
             if not (name in SETTINGS or _DIALECT.fullmatch(name) or is_of_security(name) or is_of_rates(name))
         )
+
+    def misspelt(self) -> dict[str, str]:
+        """Return given settings without effect whose names are misspellings, with the names that are meant.
+
+        Names are similar word by word, and as a whole. Other settings of Kafka are similar as a whole, but differ in a
+        word or have one more: queued.max.requests.
+        """
+        import difflib
+
+        meant = {}
+        for name in self.unknown():
+            words = _WORDS.split(name)
+            for close in difflib.get_close_matches(name, SETTINGS, 3, _ALIKE):
+                others = close.split(".")
+                if len(words) == len(others) and all(
+                    map(difflib.get_close_matches, words, ([each] for each in others))
+                ):
+                    meant[name] = close
+                    break
+        return meant
 
     def warnings(self) -> list[str]:
         """Return warnings about these settings, a line each."""

@@ -23,9 +23,9 @@ import click
 
 from magicbyte import __version__
 from magicbyte.cli.base import CommandGroup, color_of_environment
-from magicbyte.cli.output import complain
+from magicbyte.cli.output import complain, say
 from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.extras import install_by, missing_extra
+from magicbyte.extras import EXTRAS, advise_by, install_by, missing_extra
 from magicbyte.net.descriptors import raise_limit
 
 if TYPE_CHECKING:
@@ -153,8 +153,10 @@ class Commands(CommandGroup):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command. Convert expected errors to one line and an exit status."""
         raise_limit()
-        if clone := os.environ.get("MAGICBYTE_CLONE"):
+        clone = os.environ.get("MAGICBYTE_CLONE")
+        if clone:
             install_by(functools.partial(_set_up, clone))
+        advise_by(functools.partial(_advise, bool(clone)))
         with _told():
             return super().invoke(ctx)
 
@@ -165,6 +167,12 @@ def _set_up(clone: str, extra: str) -> None:
 
     stage = "spark" if extra == "spark" else "run"
     subprocess.run(["sh", f"{clone}/tools/set_up.sh", stage], stdin=subprocess.DEVNULL, stdout=2, check=False)
+
+
+def _advise(is_clone: bool, extra: str, what: str) -> None:
+    """Print what is slow without the packages of `extra`, and the command that installs them."""
+    command = "./magicbyte warm" if is_clone else f"pip install 'magicbyte[{extra}]'"
+    say(f"{what}: slower without {EXTRAS[extra]}; `{command}` installs it", err=True)
 
 
 @contextlib.contextmanager

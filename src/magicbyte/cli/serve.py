@@ -6,7 +6,7 @@ import asyncio
 import gc
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,13 @@ from magicbyte.cli.options import OutputPath, key_values
 from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import LogDirectoryError
-from magicbyte.extras import obtain
+from magicbyte.extras import advise
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
     from magicbyte.broker.config import BrokerConfig
 
 _FULL_COLLECTIONS = 1000  # collections of the middle generation before a full one
-_ALIKE = 0.85  # similarity, of 1, at which an unknown setting counts as a misspelling
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 
 
@@ -79,7 +78,8 @@ def serve(
     with --adopt, or with --overlay, which leaves it unchanged.
     """
 
-    obtain("fast")  # in a clone, it is not installed until requested
+    from magicbyte.compiled import kernel
+
     set_up("info" if verbose and log_level == "warning" else log_level, log_format)
     given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
     config = _config(path, given)
@@ -91,6 +91,8 @@ def serve(
     _refuse_misspelt(key_values(settings), config)
     for warning in config.warnings():
         say(f"warning: {warning}", err=True)
+    if not kernel.available():
+        advise("fast", "large batches")
     asyncio.run(_run(config, repairs=repair))
 
 
@@ -102,26 +104,9 @@ def _config(path: Path | None, given: Mapping[str, str]) -> BrokerConfig:
 
 def _refuse_misspelt(typed: Mapping[str, str], config: BrokerConfig) -> None:
     """Raise UsageError for a misspelled setting on the command line. A file may have unknown settings."""
-    from magicbyte.broker.config import SETTINGS
-
-    for name in config.unknown():
-        if name in typed and (meant := _meant(name, SETTINGS)) is not None:
+    for name, meant in config.misspelt().items():
+        if name in typed:
             raise click.UsageError(f"no setting {name!r}: did you mean {meant!r}?")
-
-
-def _meant(name: str, known: Iterable[str]) -> str | None:
-    """Return the known setting of which `name` is a misspelling: similar word by word, and as a whole.
-
-    Other settings of Kafka are similar as a whole, but differ in a word or have one more: queued.max.requests.
-    """
-    import difflib
-
-    words = re.split("[._-]", name)
-    for close in difflib.get_close_matches(name, known, 3, _ALIKE):
-        others = close.split(".")
-        if len(words) == len(others) and all(map(difflib.get_close_matches, words, ([each] for each in others))):
-            return close
-    return None
 
 
 def _refuse_foreign(directory: Path) -> None:

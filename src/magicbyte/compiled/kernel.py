@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias, overload
 
 from magicbyte.compiled import image, shipped
-from magicbyte.extras import obtain, present
+from magicbyte.extras import advise, present
 
 
 class Ints(Protocol):
@@ -60,7 +60,7 @@ WORTH_WALKING = 16
 """The same for kernels that only walk over records: they have no columns to convert."""
 
 WORTH_INSTALLING = 256 << 20
-"""Bytes of records from which installing Numba costs less than the plain twins, if it is missing but installable."""
+"""Bytes of records from which a missing Numba is mentioned: the plain twins take as long as its installation."""
 
 _CHOICE: Any = os.environ.encodekey("MAGICBYTE_KERNELS")
 _PLAIN, _COMPILED = (os.environ.encodevalue(each) for each in ("plain", "compiled"))
@@ -158,16 +158,18 @@ def _has_shipped() -> bool:
 def _obtainable(size: int) -> bool:
     """Return whether machine code is worth loading for `size` bytes of records.
 
-    For very many bytes Numba is installed if possible, unless code came with the package.
+    For very many bytes a missing Numba is mentioned, unless code came with the package. The size of data never
+    installs it.
     """
-    # Four tiers, each used from the size on at which its start-up cost is paid back. The plain twins need nothing and
+    # Three tiers, each used from the size on at which its start-up cost is paid back. The plain twins need nothing and
     # cost about 50 ns a byte. Machine code of the package costs the import of NumPy, from WORTH_MAPPING on. Without it,
-    # Numba costs about a second (or the load of an image, where one was made before), from WORTH_LOADING on. Installing
-    # Numba, where a clone can do that, pays from WORTH_INSTALLING on. So a `cat` of one record starts in milliseconds,
-    # and a scan of gigabytes runs compiled, without a setting.
+    # Numba costs about a second (or the load of an image, where one was made before), from WORTH_LOADING on. So a `cat`
+    # of one record starts in milliseconds, and a scan of gigabytes runs compiled, without a setting.
     if _has_shipped():
         return True
-    return obtain("fast") if size >= WORTH_INSTALLING else size >= WORTH_LOADING and present("fast")
+    if size >= WORTH_INSTALLING:
+        advise("fast", f"{size >> 20:,} MiB of records")
+    return size >= WORTH_LOADING and present("fast")
 
 
 def kernels() -> tuple[Kernel, ...]:

@@ -9,7 +9,6 @@ is committed only as its bytes arrive.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 from collections import Counter
@@ -331,7 +330,7 @@ class Server(Generic[T]):
         entrance = self._entrance_of(listener)
         handler = self._connected(host, stream.peer, listener) if entrance is None else None
         connection.task = loop.create_task(self._serve(connection, handler, entrance, wait_s))
-        connection.task.add_done_callback(_complain)
+        connection.task.add_done_callback(partial(self._leave, connection))
         return wait_s
 
     def _refuse(self, stream: Stream, seconds: float) -> None:
@@ -411,13 +410,20 @@ class Server(Generic[T]):
             self.complaints.line(log, connection.host, "lost connections", "%s", error, level=logging.INFO)
         except MagicbyteError as error:  # the peer's fault: one line, no traceback
             self.complaints.line(log, connection.host, "closed connections", "closing %s: %s", stream.peer, error)
-        finally:
-            incoming.release()
-            stream.close()
-            self._connections.pop(connection, None)
-            self._hosts[connection.host] -= 1
-            if not self._hosts[connection.host]:
-                del self._hosts[connection.host]
+
+    def _leave(self, connection: _Connection, task: asyncio.Task[None]) -> None:
+        """Close a connection whose task has ended: also one that was cancelled before its first step.
+
+        Log an unexpected error: a bug, which ends nothing else.
+        """
+        connection.incoming.release()
+        connection.stream.close()
+        del self._connections[connection]
+        self._hosts[connection.host] -= 1
+        if not self._hosts[connection.host]:
+            del self._hosts[connection.host]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a connection ended because of a bug", exc_info=error)
 
     @staticmethod
     async def _next(connection: _Connection) -> memoryview | None:
@@ -490,10 +496,3 @@ def discard(answer: Answer) -> None:
     for part in answer:
         if not isinstance(part, bytes | bytearray | memoryview):
             part.close()
-
-
-def _complain(task: asyncio.Task[None]) -> None:
-    """Log an unexpected error of a connection's task: a bug, which ends nothing else."""
-    with contextlib.suppress(asyncio.CancelledError):
-        if (error := task.exception()) is not None:
-            log.error("a connection ended because of a bug", exc_info=error)

@@ -13,15 +13,17 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from magicbyte.broker.broker import Broker as Served
 from magicbyte.broker.config import BrokerConfig
-from magicbyte.errors import ErrorCode
+from magicbyte.errors import ErrorCode, InvalidConfigError
+from magicbyte.extras import require
+from magicbyte.printable import logger
+from magicbyte.testing.loop_thread import LoopThread, own_sockets
 
 if TYPE_CHECKING:
     from magicbyte.net.server import Answer, Handler
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from magicbyte.testing.faults import Fault, Faults
     from magicbyte.testing.security import Security
 
+log = logger(__name__)
+
 _DEFAULTS: Final = {"listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
 _KEPT: Final = {"log.retention.ms": "-1"}
 _RETENTION: Final = {"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
@@ -37,6 +41,9 @@ _RETENTION: Final = {"log.retention.ms", "log.retention.minutes", "log.retention
 
 class Broker:
     """A broker on a free port of this machine. `settings` are Kafka's, by name; `directory` keeps the logs if given.
+
+    Values are text as in a server.properties, or numbers and booleans. Starting it raises InvalidConfigError for a
+    value that cannot be, and for a misspelt name; other unknown names are logged, as Kafka does.
 
     `security` is SSL, SASL_PLAINTEXT or SASL_SSL, `users` passwords by name, for PLAIN and SCRAM; the attribute
     `security` then has the settings of clients. A name that no JAAS text can hold, for instance with a comma, is for
@@ -49,7 +56,7 @@ class Broker:
 
     def __init__(
         self,
-        settings: Mapping[str, str] | None = None,
+        settings: Mapping[str, str | int | float | bool] | None = None,
         *,
         directory: AnyPath | None = None,
         security: str | None = None,
@@ -59,15 +66,13 @@ class Broker:
         self._clock = clock
         self._secured = None if security is None else (security, dict(users or {}))
         self._certificates: str | None = None
-        self._settings = dict(settings or {})
+        self._settings = {name: _text(name, value) for name, value in (settings or {}).items()}
         self._directory = None if directory is None else os.fspath(directory)
         self._temporary: str | None = None
         self._broker: Served | None = None
         self._faults: Faults | None = None
-        self._threads: ThreadPoolExecutor | None = None
-        self._ran: Future[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._thread: LoopThread | None = None
+        own_sockets(self, lambda: () if self._broker is None else self._broker.ports.values())
 
     @property
     def served(self) -> Served:
@@ -130,7 +135,9 @@ class Broker:
             secured = self._secure()
             logs = {"log.dirs": self._directory or str(self._temporary)}
             kept = {} if _RETENTION & self._settings.keys() else _KEPT
-            broker = self._made(BrokerConfig({**logs, **_DEFAULTS, **kept, **secured, **self._settings}))
+            config = BrokerConfig({**logs, **_DEFAULTS, **kept, **secured, **self._settings})
+            _check_names(config)
+            broker = self._made(config)
             await broker.start()
         except BaseException:
             self._clear()
@@ -151,6 +158,7 @@ class Broker:
         """Return the settings of a secured listener, or none."""
         if self._secured is None:
             return {}
+        require("security", "a secured broker")
         from magicbyte.testing.security import Security
 
         self._certificates = tempfile.mkdtemp(prefix="magicbyte-")
@@ -185,32 +193,37 @@ class Broker:
         await self.stop()
 
     def __enter__(self) -> Self:
-        started: Future[None] = Future()
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="broker")
-        self._ran = self._threads.submit(lambda: asyncio.run(self._run(started)))
-        wait((started, self._ran), return_when=FIRST_COMPLETED)
-        if not started.done():
-            self._end()
+        self._thread = LoopThread("broker", self._serve)
+        self._thread.start()
         return self
 
-    async def _run(self, started: Future[None]) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+    async def _serve(self, started: Callable[[], None], ended: asyncio.Event) -> None:
         await self.start()
-        started.set_result(None)
-        await self._stop.wait()
-        await self.stop()
+        try:
+            started()
+            await ended.wait()
+        finally:
+            await self.stop()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        assert self._loop is not None
-        assert self._stop is not None
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._end()
+        assert self._thread is not None
+        self._thread.stop()
 
-    def _end(self) -> None:
-        """Wait for the thread's end; raise an error that ended it."""
-        assert self._threads is not None
-        assert self._ran is not None
-        self._threads.shutdown()
-        self._ran.result()
+
+def _text(name: str, value: object) -> str:
+    """Return a setting's value as text. Raises TypeError."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise TypeError(f"setting {name}: expected text, a number or a boolean, found {value!r}")
+
+
+def _check_names(config: BrokerConfig) -> None:
+    """Log unknown settings. Raises InvalidConfigError for a misspelt name."""
+    for name, meant in config.misspelt().items():
+        raise InvalidConfigError(f"no setting {name!r}: did you mean {meant!r}?")
+    for name in config.unknown():
+        log.warning("%s: unknown, or without effect here", name)

@@ -19,14 +19,27 @@ HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _LIFETIME: Final = datetime.timedelta(days=2)
 
 
+_KEY_USAGES: Final = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
+
+
 class Authority:
-    """A certificate authority. `certificate` is PEM, to be trusted by clients."""
+    """A certificate authority. `certificate` is PEM, to be trusted by clients.
+
+    Certificates have the extensions that RFC 5280 requires: Python checks them from 3.13 on (VERIFY_X509_STRICT).
+    """
 
     def __init__(self, name: str = "magicbyte test CA") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _named(name)
-        self._made = _signed(
-            self._name, self._name, self._key, self._key, _LIFETIME, x509.BasicConstraints(ca=True, path_length=0)
+        self._made = self._signed(
+            self._name,
+            self._key.public_key(),
+            _LIFETIME,
+            x509.BasicConstraints(ca=True, path_length=0),
+            _key_usage("key_cert_sign", "crl_sign"),
         )
         self.certificate = _pem(self._made)
 
@@ -35,11 +48,13 @@ class Authority:
     ) -> tuple[str, str]:
         """Return a key (PKCS#8) and its certificate, as PEM. With a negative `lifetime` it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName([_host(each) for each in hosts]) if hosts else None
-        made = _signed(
-            _named(name), self._name, key, self._key, lifetime, x509.BasicConstraints(ca=False, path_length=None), names
-        )
-        return _pem_key(key), _pem(made)
+        extensions: list[x509.ExtensionType] = [
+            x509.BasicConstraints(ca=False, path_length=None),
+            _key_usage("digital_signature"),
+        ]
+        if hosts:
+            extensions.append(x509.SubjectAlternativeName([_host(each) for each in hosts]))
+        return _pem_key(key), _pem(self._signed(_named(name), key.public_key(), lifetime, *extensions))
 
     def write(self, folder: Path, name: str, hosts: Sequence[str] = HOSTS) -> Path:
         """Write a key and its certificate into a file, readable by this user only; return its path."""
@@ -48,23 +63,27 @@ class Authority:
         path.write_text("".join(self.issue(name, hosts)))
         return path
 
+    def _signed(
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        lifetime: datetime.timedelta,
+        *extensions: x509.ExtensionType,
+    ) -> x509.Certificate:
+        now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)
+        begin = min(now, now + lifetime) - datetime.timedelta(days=1)
+        builder = x509.CertificateBuilder(self._name, subject, key, x509.random_serial_number(), begin, now + lifetime)
+        identifiers = (
+            x509.SubjectKeyIdentifier.from_public_key(key),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+        )
+        for each in (*extensions, *identifiers):
+            builder = builder.add_extension(each, critical=isinstance(each, x509.BasicConstraints | x509.KeyUsage))
+        return builder.sign(self._key, hashes.SHA256())
 
-def _signed(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    signer: ec.EllipticCurvePrivateKey,
-    lifetime: datetime.timedelta,
-    *extensions: x509.ExtensionType | None,
-) -> x509.Certificate:
-    now = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC)
-    begin = min(now, now + lifetime) - datetime.timedelta(days=1)
-    builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number(), begin,
-                                      now + lifetime)  # fmt: skip
-    for each in extensions:
-        if each is not None:
-            builder = builder.add_extension(each, critical=isinstance(each, x509.BasicConstraints))
-    return builder.sign(signer, hashes.SHA256())
+
+def _key_usage(*allowed: str) -> x509.KeyUsage:
+    return x509.KeyUsage(**{usage: usage in allowed for usage in _KEY_USAGES})
 
 
 def _named(name: str) -> x509.Name:

@@ -16,7 +16,6 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from secrets import token_urlsafe
 from types import TracebackType
@@ -25,11 +24,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from magicbyte.broker.broker import Broker as Served
 from magicbyte.clock import SystemClock
 from magicbyte.errors import ErrorCode, NetworkError, NoNodeError, UnknownTopicError
+from magicbyte.extras import require
 from magicbyte.metadata import layout
 from magicbyte.net.network import SocketNetwork
 from magicbyte.net.stream import SocketStream
 from magicbyte.ports import TopicPartition
 from magicbyte.testing.broker import Broker
+from magicbyte.testing.loop_thread import LoopThread
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 
 if TYPE_CHECKING:
@@ -121,10 +122,7 @@ class Cluster:
         self._count = brokers
         self._links = _Links()
         self._members: dict[int, _Member] = {}
-        self._threads: ThreadPoolExecutor | None = None
-        self._ran: Future[None] | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._ended: asyncio.Event | None = None
+        self._thread: LoopThread | None = None
 
     # ---- state
 
@@ -178,9 +176,10 @@ class Cluster:
 
     def wait(self, is_so: Callable[[], bool], timeout_s: float = _PATIENCE_S) -> None:
         """Wait for a change that the brokers make by themselves. Raises TimeoutError."""
-        end = time.monotonic() + timeout_s
+        clock = SystemClock()
+        end_ms = clock.monotonic_ms() + timeout_s * 1000
         while not is_so():
-            if time.monotonic() > end:
+            if clock.monotonic_ms() > end_ms:
                 raise TimeoutError(f"the condition is not met after {timeout_s} s")
             time.sleep(_POLL_S)
 
@@ -281,22 +280,17 @@ class Cluster:
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine that runs on the loop of the brokers."""
-        assert self._loop is not None, "the cluster runs inside the block"
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        assert self._thread is not None, "the cluster runs inside the block"
+        return self._thread.run(work)
 
     # ---- start and stop
 
     def __enter__(self) -> Self:
-        started: Future[None] = Future()
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="cluster")
-        self._ran = self._threads.submit(lambda: asyncio.run(self._run(started)))
-        wait((started, self._ran), return_when=FIRST_COMPLETED)
-        if not started.done():
-            self._end()
+        self._thread = LoopThread("cluster", self._serve)
+        self._thread.start()
         return self
 
-    async def _run(self, started: Future[None]) -> None:
-        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+    async def _serve(self, started: Callable[[], None], ended: asyncio.Event) -> None:
         directory = self._directory or Path(tempfile.mkdtemp(prefix="magicbyte-"))
         certificates = tempfile.mkdtemp(prefix="magicbyte-")
         try:
@@ -312,8 +306,8 @@ class Cluster:
             await self._joined()
             if self.security is not None:
                 self.security.add_users(self._tree.session())
-            started.set_result(None)
-            await self._ended.wait()
+            started()
+            await ended.wait()
         finally:
             for each in self._members.values():
                 if each.is_running:
@@ -326,6 +320,7 @@ class Cluster:
         """Return the settings of secured listeners, or none."""
         if self._secured is None:
             return {}
+        require("security", "a secured cluster")
         from magicbyte.testing.security import Security
 
         protocol, users = self._secured
@@ -343,17 +338,8 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        assert self._loop is not None
-        assert self._ended is not None
-        self._loop.call_soon_threadsafe(self._ended.set)
-        self._end()
-
-    def _end(self) -> None:
-        """Wait for the thread's end; raise an error that ended it."""
-        assert self._threads is not None
-        assert self._ran is not None
-        self._threads.shutdown()
-        self._ran.result()
+        assert self._thread is not None
+        self._thread.stop()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
