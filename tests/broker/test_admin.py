@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from magicbyte.client.produce import ProduceOptions, send
 from magicbyte.errors import ErrorCode
 from magicbyte.metadata import layout
 from magicbyte.ports import Moment
+from magicbyte.printable import logger
 from magicbyte.protocol import APIS, Message
 from magicbyte.protocol.messages import alter_client_quotas as quotas
 from magicbyte.protocol.messages import alter_replica_log_dirs as move
@@ -39,6 +41,7 @@ from magicbyte.protocol.messages import describe_user_scram_credentials as scram
 from magicbyte.protocol.messages import init_producer_id as init
 from magicbyte.protocol.messages import offset_commit as commit
 from magicbyte.protocol.messages import offset_fetch as committed
+from magicbyte.protocol.messages.alter_configs import AlterConfigsResponse
 from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from magicbyte.protocol.messages.metadata import (
@@ -52,7 +55,7 @@ from magicbyte.records.columns import Record
 RECORDED = json.loads((Path(__file__).parent / "admin-answers-3.9.1.json").read_text())
 ON_PURPOSE = {"assigned to nobody", "assigned to another broker", "append to an unknown setting", "unknown operation"}
 ON_PURPOSE |= {"delete by nothing"}  # tests/interop/test_admin_codes.py says why
-TOPIC, BROKER = admin_steps.TOPIC, admin_steps.BROKER
+TOPIC, BROKER, LOGGER = admin_steps.TOPIC, admin_steps.BROKER, admin_steps.LOGGER
 SET, DELETE = admin_steps.SET, admin_steps.DELETE
 
 
@@ -77,6 +80,115 @@ async def change(peer: Peer, kind: int, name: str, *changes: tuple[str, int, str
     request = admin_steps.changing(kind, name, *changes)
     response = await peer.ask(request, 1, IncrementalAlterConfigsResponse)
     return response.responses[0].error_code
+
+
+def test_every_setting_that_a_broker_was_given_is_described_and_what_may_be_secret_is_not_shown(folder: Path) -> None:
+    given = {
+        "log.cleaner.threads": "2",
+        "my.plugin": "x",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+        "sasl.jaas.config": "secret",
+        "listener.name.other.ssl.keystore.password": "secret",
+        "listener.name.other.ssl.keystore.type": "PEM",
+    }
+
+    async def work() -> None:
+        async with Running(folder, given) as broker:
+            peer, own = await Peer.of(broker), str(broker.node_id)
+            assert await change(peer, BROKER, "", ("log.cleaner.threads", 0, "3"), ("all.plugin", 0, "secret")) == 0
+            assert await change(peer, BROKER, own, ("num.io.threads", 0, "9"), ("metric.reporters", 2, "a")) == 0
+            found = await settings(peer, BROKER, own)
+            shown = {name: (each.value, each.config_source, each.config_type) for name, each in found.items()}
+            assert shown["log.cleaner.threads"] == ("3", 3, 3)
+            assert [(each.value, each.source) for each in found["log.cleaner.threads"].synonyms] == [("3", 3), ("2", 4)]
+            assert shown["num.io.threads"] == ("9", 2, 3)
+            assert shown["metric.reporters"] == ("a", 2, 7)
+            assert shown["listener.name.other.ssl.keystore.type"] == ("PEM", 4, 2)
+            hidden = given.keys() - {"log.cleaner.threads", "listener.name.other.ssl.keystore.type"} | {"all.plugin"}
+            for name in hidden:
+                assert (found[name].value, found[name].is_sensitive) == (None, True), name
+                assert {each.value for each in found[name].synonyms} == {None}, name
+            for_all = await settings(peer, BROKER, "")
+            assert {name: each.value for name, each in for_all.items()} == {
+                "all.plugin": None,
+                "log.cleaner.threads": "3",
+            }
+            peer.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("num.io.threads", "abc"),
+        ("num.network.threads", "0"),
+        ("log.cleaner.threads", "-1"),
+        ("background.threads", "x"),
+        ("num.replica.alter.log.dirs.threads", "3"),  # only at the start, as the next one
+        ("queued.max.requests", "3"),
+        ("ssl.keystore.location", "/nowhere"),  # only for one listener
+        ("listener.name.plaintext.plain.sasl.jaas.config", "secret"),  # the tree would show it
+        ("listener.name.plaintext.ssl.key.password", "secret"),
+    ],
+)
+def test_a_setting_without_effect_is_checked_like_the_others(name: str, value: str, folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            for who in ("", str(broker.node_id)):
+                assert await change(peer, BROKER, who, (name, 0, value)) == ErrorCode.INVALID_REQUEST
+            assert name not in await settings(peer, BROKER, str(broker.node_id))
+            peer.close()
+
+    run(work())
+
+
+def test_the_levels_of_loggers_are_described_and_changed_as_in_kafka(folder: Path) -> None:
+    name, package = "magicbyte.broker.membership", logging.getLogger("magicbyte")
+    before = package.level
+    logger(name)
+
+    async def work() -> None:
+        async with Running(folder) as broker:
+            peer, own = await Peer.of(broker), str(broker.node_id)
+
+            async def level(of: str) -> str | None:
+                return (await settings(peer, LOGGER, own))[of].value
+
+            found = await settings(peer, LOGGER, own)
+            assert {(each.config_source, each.read_only, each.is_sensitive) for each in found.values()} == {(6, 0, 0)}
+            for given, code in (
+                (("no.such", 0, "DEBUG"), 40),
+                (("no.such", 1, None), 40),
+                ((name, 0, "LOUD"), 40),
+                ((name, 0, "debug"), 40),
+                ((name, 0, None), 42),
+                ((name, 2, "INFO"), 42),
+                ((name, 3, "INFO"), 42),
+                ((name, 9, "INFO"), 42),
+                (("root", 1, None), 42),
+                (("urllib3", 0, "INFO"), 40),  # of an application around the broker
+            ):
+                assert await change(peer, LOGGER, own, ("root", 0, "ERROR"), given) in (code, 42), given
+                assert await change(peer, LOGGER, own, given) == code, given
+            assert await level("root") == found["root"].value  # all changes of a request or none
+            assert await change(peer, LOGGER, own, (name, 0, "TRACE"), ("root", 0, "FATAL")) == 0
+            assert (await level(name), await level("root")) == ("TRACE", "FATAL")
+            assert await change(peer, LOGGER, own, (name, 1, None)) == 0
+            assert await level(name) == "FATAL"
+            for other in ("", "77"):
+                assert await change(peer, LOGGER, other, (name, 0, "INFO")) == 42
+            legacy = await peer.ask(admin_steps.altering(LOGGER, own, (name, "INFO")), 1, AlterConfigsResponse)
+            assert legacy.responses[0].error_code == 42
+            peer.close()
+
+    try:
+        run(work())
+    finally:
+        logging.getLogger(name).setLevel(logging.NOTSET)
+        package.setLevel(before)
 
 
 def test_the_codes_are_those_that_kafka_3_9_1_gave(folder: Path) -> None:

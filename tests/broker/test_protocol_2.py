@@ -201,6 +201,19 @@ def test_the_feature_is_told_to_those_who_can_read_it(tmp_path: Path) -> None:
     run(work())
 
 
+@pytest.mark.parametrize(("release", "epoch"), [(None, 0), ("2.6", -1), ("2.7", 0), ("3.9", 0)])
+def test_a_broker_without_features_has_an_empty_set_of_them(release: str | None, epoch: int, tmp_path: Path) -> None:
+    async def work() -> None:
+        given = {} if release is None else {"as.version": release}
+        async with Running(tmp_path, {**SETTINGS, **given}) as broker:
+            peer = await Peer.of(broker)
+            told = await peer.ask(SOFTWARE, 3, ApiVersionsResponse)
+            assert (told.finalized_features, told.finalized_features_epoch) == ([], epoch)
+            peer.close()
+
+    run(work())
+
+
 @pytest.mark.parametrize(("release", "level", "verifies"), [
     ("2.8", 0, False), ("3.5", 0, False), ("3.6", 0, True), ("3.9.1", 0, True), ("4.0", 2, True), ("4.1", 2, True),
 ])  # fmt: skip

@@ -69,6 +69,15 @@ async def put(peer: Peer, entity: Entity, **values: float | None) -> ErrorCode:
     return ErrorCode(entry.error_code)
 
 
+@pytest.mark.parametrize("entity", [{USER: "a", CLIENT_ID: "b"}, {CLIENT_ID: "b", USER: None}])
+def test_the_parts_of_a_changed_entity_come_in_kafkas_order(entity: Entity) -> None:
+    async def work(_: OnClock, peer: Peer) -> None:
+        answer = await peer.ask(change(entity, {PRODUCE: 1}), 1, altering.AlterClientQuotasResponse)
+        assert [part.entity_type for part in answer.entries[0].entity] == [CLIENT_ID, USER]
+
+    served(work)
+
+
 async def told(
     peer: Peer, *components: tuple[str, int, str | None], strict: bool = False
 ) -> dict[Any, dict[str, float]]:

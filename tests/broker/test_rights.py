@@ -473,6 +473,60 @@ def rule(name: str, principal: str = "User:alice", **other: int) -> create_acls.
     return create_acls.AclCreation(resource_name=name, principal=principal, host="*", **values)
 
 
+UNKNOWN, ANY, MATCH, LATER = 0, 1, 2, 99
+OF_ACLS = {
+    **{(field, LATER): [0, 42] for field in ("resource_type", "resource_pattern_type", "operation", "permission_type")},
+    **{(field, -5): [0, 42] for field in ("resource_type", "resource_pattern_type", "operation", "permission_type")},
+    **{(field, ANY): [-1, -1] for field in ("resource_type", "resource_pattern_type", "operation", "permission_type")},
+    ("resource_pattern_type", MATCH): [-1, -1],
+    **{(field, UNKNOWN): None for field in ("resource_type", "resource_pattern_type", "operation", "permission_type")},
+}
+"""By field and number: the codes of a valid ACL and of one with this number; None: the connection ends. As in 2.8.2."""
+
+
+def test_a_number_that_no_acl_has_is_answered_as_in_kafka(tmp_path: Path) -> None:
+    anybody: dict[str, Any] = {"principal_filter": None, "host_filter": None}
+
+    async def work() -> None:
+        async with Running(tmp_path, {**ACLS, "super.users": "User:ANONYMOUS"}) as broker:
+            for (field, number), codes in OF_ACLS.items():
+                peer, good = await Peer.of(broker), f"good-{field}-{number}"
+                request = create_acls.CreateAclsRequest(creations=[rule(good), rule("bad", **{field: number})])
+                frame = bytes(write_request(request, 1, correlation_id=1, client_id=""))
+                if codes is None:
+                    assert await peer.exchange(frame) == CLOSED, field
+                else:
+                    made = await peer.ask(request, 1, create_acls.CreateAclsResponse)
+                    assert [each.error_code for each in made.results] == codes, (field, number)
+                assert (broker.metadata.exists(f"/kafka-acl/Topic/{good}") is not None) == (codes == [0, 42])
+                peer.close()
+            for field in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
+                for number in (UNKNOWN, LATER, -5):
+                    wanted = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+                    wanted[field] = number
+                    described = describe_acls.DescribeAclsRequest(resource_name_filter=None, **anybody, **wanted)
+                    filters = [delete_acls.DeleteAclsFilter(resource_name_filter=None, **anybody, **each)
+                               for each in ({**wanted, field: LATER}, wanted)]  # fmt: skip
+                    for request, response in (
+                        (described, describe_acls.DescribeAclsResponse),
+                        (delete_acls.DeleteAclsRequest(filters=filters), delete_acls.DeleteAclsResponse),
+                    ):
+                        peer = await Peer.of(broker)
+                        frame = bytes(write_request(request, 1, correlation_id=1, client_id=""))
+                        if number == UNKNOWN:
+                            assert await peer.exchange(frame) == CLOSED, field
+                        else:
+                            found = await peer.ask(request, 1, response)
+                            assert [*getattr(found, "resources", ())] == []
+                            assert [each.matching_acls for each in getattr(found, "filter_results", ())] in (
+                                [],
+                                [[], []],
+                            )
+                        peer.close()
+
+    asyncio.run(work())
+
+
 def test_acls_are_made_described_and_taken_away_and_are_there_after_a_restart(tmp_path: Path) -> None:
     anybody: dict[str, Any] = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
     every = describe_acls.DescribeAclsRequest(

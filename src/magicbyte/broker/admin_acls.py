@@ -42,13 +42,15 @@ if TYPE_CHECKING:
     from magicbyte.broker.authorizer import Authorizer
 
 _WHY: Final = "No Authorizer is configured."
+_UNKNOWN, _ANY, _MATCH = range(3)
+"""Numbers that no ACL has. `_MATCH`: only of patterns."""
 
 
 async def describe_acls(authorizer: Authorizer | None, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
     """Return the ACLs that match a filter."""
+    wanted = _filter(request.message)
     if authorizer is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
-    wanted = _filter(request.message)
     resources = []
     async for resource, entries in request.turns.over(authorizer.acls.of.items()):
         acls = [
@@ -74,15 +76,28 @@ async def describe_acls(authorizer: Authorizer | None, request: Request[Describe
 
 
 async def create_acls(authorizer: Authorizer | None, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
-    """Add ACLs. As in Kafka, one invalid ACL of a resource refuses all of the request's ACLs for that resource."""
+    """Add ACLs, each by itself, except as Kafka does.
+
+    A principal or name that is invalid refuses all of the request's ACLs for its resource. An ACL with a number that
+    only filters have refuses the request, and one with the number 0 ends the connection.
+    """
     creations = request.message.creations
+    if any(_UNKNOWN in _numbers(each) for each in creations):
+        raise InvalidRequestError("CreateAcls: expected no type, pattern, operation or permission 0 (unknown)")
     if authorizer is None:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
+        return CreateAclsResponse(results=[refused] * len(creations))
+    if any(_is_of_filters(each) for each in creations):
+        why = "expected the type, pattern, operation and permission of an ACL, found those of a filter (any, match)"
+        refused = AclCreationResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR, error_message=why)
         return CreateAclsResponse(results=[refused] * len(creations))
     results = [AclCreationResult(error_message=None) for _ in creations]
     by_resource: dict[ResourcePattern, list[int]] = {}
     for index, each in enumerate(creations):
-        by_resource.setdefault(_resource(each), []).append(index)
+        try:
+            by_resource.setdefault(_resource(each), []).append(index)
+        except InvalidRequestError as error:
+            results[index] = AclCreationResult(error_code=error.code, error_message=str(error))
     for resource, indexes in by_resource.items():
         try:
             _check_name(resource)
@@ -91,6 +106,15 @@ async def create_acls(authorizer: Authorizer | None, request: Request[CreateAcls
             for index in indexes:
                 results[index] = AclCreationResult(error_code=error.code, error_message=str(error))
     return CreateAclsResponse(results=results)
+
+
+def _numbers(said: AclCreation) -> tuple[int, int, int, int]:
+    return said.resource_type, said.resource_pattern_type, said.operation, said.permission_type
+
+
+def _is_of_filters(said: AclCreation) -> bool:
+    """Return whether an ACL has a number that stands for several ones."""
+    return _ANY in _numbers(said) or said.resource_pattern_type == _MATCH
 
 
 def _resource(said: AclCreation) -> ResourcePattern:
@@ -121,11 +145,11 @@ def _entry(said: AclCreation) -> AccessControlEntry:
 
 async def delete_acls(authorizer: Authorizer | None, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Delete the ACLs that match filters, and return them."""
-    filters = request.message.filters
+    filters = [_filter(each) for each in request.message.filters]  # all, before the first deletion
     if authorizer is None:
         refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
         return DeleteAclsResponse(filter_results=[refused] * len(filters))
-    return DeleteAclsResponse(filter_results=[await _delete(authorizer, _filter(each)) for each in filters])
+    return DeleteAclsResponse(filter_results=[await _delete(authorizer, each) for each in filters])
 
 
 async def _delete(authorizer: Authorizer, wanted: Filter) -> DeleteAclsFilterResult:
@@ -157,6 +181,10 @@ async def _delete(authorizer: Authorizer, wanted: Filter) -> DeleteAclsFilterRes
 
 
 def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
+    """Return a filter; other undefined numbers than 0 match nothing. Raises InvalidRequestError, as Kafka for a 0."""
+    numbers = asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type
+    if _UNKNOWN in numbers:
+        raise InvalidRequestError("a filter of ACLs: expected no type, pattern, operation or permission 0 (unknown)")
     return Filter(
         asked.resource_type_filter,
         asked.resource_name_filter,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.broker import configs
+from magicbyte.broker import configs, loggers
 from magicbyte.broker.cluster import tell_of_config_change
 from magicbyte.broker.configs import ConfigChange, ConfigSource, Described, Synonym
 from magicbyte.broker.request import Request, UnboundHandler
@@ -109,12 +109,13 @@ def _described(services: ConfigServices, resource: DescribeConfigsResource) -> l
     if resource.resource_type == BROKER and name == _ALL_BROKERS:
         return configs.describe_all_brokers(services.runtime.config)
     _check_broker(services, resource.resource_type, name)
-    return configs.describe_broker(services.runtime.config) if resource.resource_type == BROKER else []
+    is_broker = resource.resource_type == BROKER
+    return configs.describe_broker(services.runtime.config) if is_broker else configs.describe_loggers()
 
 
 def _check_broker(services: ConfigServices, kind: int, name: str) -> None:
     if kind not in (BROKER, BROKER_LOGGER):
-        raise InvalidRequestError(f"resource type {kind}: expected 2 (topic) or 4 (services)")
+        raise InvalidRequestError(f"resource type {kind}: expected 2 (topic), 4 (broker) or 8 (broker logger)")
     if name != str(services.runtime.node_id):
         raise InvalidRequestError(f"expected this broker, {services.runtime.node_id}, found {name!r}")
 
@@ -175,14 +176,13 @@ async def incremental_alter_configs(
         response = IncrementalResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name, error_message=None
         )
+        validate_only = request.message.validate_only
         try:
-            await _alter(
-                services,
-                resource.resource_type,
-                resource.resource_name,
-                _partly(changes),
-                request.message.validate_only,
-            )
+            if resource.resource_type == BROKER_LOGGER:
+                _check_broker(services, BROKER_LOGGER, resource.resource_name)
+                loggers.change(changes, validate_only=validate_only)
+            else:
+                await _alter(services, resource.resource_type, resource.resource_name, _partly(changes), validate_only)
         except MagicbyteError as error:
             response.error_code, response.error_message = error.code, str(error)
         responses.append(response)
@@ -206,7 +206,7 @@ async def _alter(services: ConfigServices, kind: int, name: str, rewrite: Rewrit
         if not (kind == BROKER and name == _ALL_BROKERS):
             _check_broker(services, kind, name)
         if kind == BROKER_LOGGER:
-            raise InvalidRequestError("requests cannot change the levels of loggers")
+            raise InvalidRequestError("AlterConfigs cannot change the levels of loggers: use IncrementalAlterConfigs")
         await _alter_broker(services, name, rewrite, validate_only=validate_only)
 
 

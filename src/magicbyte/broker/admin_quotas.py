@@ -6,6 +6,7 @@ import ipaddress
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import quota_nodes
@@ -132,7 +133,7 @@ async def alter(
             error_message=None,
             entity=[
                 altering.AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name)
-                for kind, name in dict(named).items()
+                for kind, name in sorted(dict(named).items(), key=itemgetter(0))  # Kafka's order
             ],
         )
         try:

@@ -48,6 +48,7 @@ async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> Ap
         response.finalized_features = [
             FinalizedFeatureKey(name=TRANSACTION_VERSION, min_version_level=level, max_version_level=level)
         ]
+    if offer.has_features:
         response.finalized_features_epoch = 0
     return response
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from magicbyte.broker.cluster_settings import ClusterSettings
 from magicbyte.broker.coordinator_settings import CoordinatorSettings
+from magicbyte.broker.kafka_settings import OTHERS
 from magicbyte.broker.listener_settings import is_of_security
 from magicbyte.broker.listeners import http_address, inter_broker_listener, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
@@ -489,6 +490,8 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         self.remembered: Mapping[str, str] = {}
         self.of_directory = _of_directory(self, self.static)
         self.texts, self.values = _in_force({**self.of_directory, **self.static})
+        for name in self.static.keys() & OTHERS.keys():
+            OTHERS[name].parse(self.static[name])
         self.listeners = listeners(
             self.texts["listeners"], self.texts["advertised.listeners"], self.protocol_map_text, self.static
         )

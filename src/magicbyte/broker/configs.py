@@ -10,8 +10,10 @@ import itertools
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from magicbyte.broker import loggers
 from magicbyte.broker.config import SETTINGS, BrokerConfig
-from magicbyte.broker.settings import Setting, SettingType, UpdateMode
+from magicbyte.broker.kafka_settings import OTHERS, is_only_per_listener, of_one_listener
+from magicbyte.broker.settings import Setting, SettingType, UpdateMode, text
 from magicbyte.broker.topic_config import TOPIC_SETTINGS
 from magicbyte.errors import InvalidConfigError, InvalidRequestError
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _FOR_TOPICS: Final = {each.broker.name for each in TOPIC_SETTINGS.values() if each.broker is not None}
 """Settings of the broker that are defaults of topic settings."""
+_HIDDEN: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""Settings of the authorizer, which Kafka does not show."""
 _READ_ONLY: Final = {
     "advertised.listeners": False,
     "listener.security.protocol.map": False,
@@ -38,6 +42,7 @@ class ConfigSource(enum.IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
 
 
 class ConfigOperation(enum.IntEnum):
@@ -93,24 +98,56 @@ def describe_topic(topic: ServedTopic, config: BrokerConfig) -> list[Described]:
 def describe_broker(config: BrokerConfig) -> list[Described]:
     """Return all settings of this broker, by name."""
     described = []
-    for name, setting in sorted(SETTINGS.items()):
+    for name in sorted({*SETTINGS, *config.static, *config.of_all, *config.of_this}):
+        setting = broker_setting(name)
         synonyms = tuple(_of_broker(setting, config))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-        sensitive = setting.kind is SettingType.PASSWORD
-        value = None if sensitive else config.texts[name]
+        value = config.texts[name] if name in SETTINGS else synonyms[0].value
         read_only = _READ_ONLY.get(name, setting.update is UpdateMode.READ_ONLY)
-        described.append(Described(name, value, source, read_only, sensitive, setting, synonyms))
+        described.append(_shown(Described(name, value, source, read_only, False, setting, synonyms)))
     return described
+
+
+def broker_setting(name: str) -> Setting[Any]:
+    """Return the definition of a broker's setting, with the kind `UNKNOWN` for one that Kafka 3.9 does not have."""
+    known = SETTINGS.get(name) or OTHERS.get(name)
+    if known is not None:
+        return known
+    general = of_one_listener(name)
+    if general is not None:
+        known = SETTINGS.get(general) or OTHERS.get(general)
+    kind = SettingType.UNKNOWN if known is None else known.kind
+    return text(name, None, "An unknown setting." if known is None else known.doc, kind=kind)
+
+
+def _shown(described: Described) -> Described:
+    """Return a broker's setting as responses show it: without values that may be secret.
+
+    As in Kafka these are passwords, and settings of unknown type, among them those of the authorizer.
+    """
+    if described.setting.kind not in (SettingType.PASSWORD, SettingType.UNKNOWN) and described.name not in _HIDDEN:
+        return described
+    synonyms = tuple(each._replace(value=None) for each in described.synonyms)
+    return described._replace(value=None, is_sensitive=True, synonyms=synonyms)
 
 
 def describe_all_brokers(config: BrokerConfig) -> list[Described]:
     """Return the dynamic settings of all brokers, by name."""
     found = []
     for name, value in sorted(config.of_all.items()):
-        if name in SETTINGS:
-            synonyms = (Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
-            found.append(Described(name, value, synonyms[0].source, False, False, SETTINGS[name], synonyms))
+        setting, synonyms = broker_setting(name), (Synonym(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
+        read_only = name not in SETTINGS and setting.update is UpdateMode.READ_ONLY
+        found.append(_shown(Described(name, value, synonyms[0].source, read_only, False, setting, synonyms)))
     return found
+
+
+def describe_loggers() -> list[Described]:
+    """Return the level of each logger, by name."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER
+    return [
+        Described(name, level, source, False, False, text(name, None, "A logger.", kind=SettingType.UNKNOWN), ())
+        for name, level in loggers.levels().items()
+    ]
 
 
 def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]:
@@ -124,7 +161,7 @@ def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]
         (ConfigSource.DYNAMIC_BROKER, config.of_this),
         (ConfigSource.DYNAMIC_DEFAULT_BROKER, config.of_all),
         (ConfigSource.STATIC_BROKER, {**config.of_directory, **config.static}),
-        (ConfigSource.DEFAULT, {name: default for name in names if (default := SETTINGS[name].default) is not None}),
+        (ConfigSource.DEFAULT, {name: text for name in names if (text := broker_setting(name).default) is not None}),
     )
     found = (Synonym(name, given[name], source) for source, given in places for name in names if name in given)
     return itertools.dropwhile(lambda each: each.name != setting.name, found)
@@ -157,8 +194,8 @@ def changed(
 
 
 def _list_changed(name: str, before: str, operation: int, value: str) -> str:
-    setting = TOPIC_SETTINGS[name].setting if name in TOPIC_SETTINGS else SETTINGS.get(name)
-    if setting is None or setting.kind is not SettingType.LIST:
+    setting = TOPIC_SETTINGS[name].setting if name in TOPIC_SETTINGS else broker_setting(name)
+    if setting.kind is not SettingType.LIST:
         raise InvalidConfigError(f"{name}: expected a list to append to or subtract from")
     words = _words(before)
     given = _words(value)
@@ -176,13 +213,17 @@ def _words(text: str) -> list[str]:
 def check_broker_changes(before: Mapping[str, str], after: Mapping[str, str]) -> None:
     """Raise InvalidRequestError for changes of read-only or invalid settings.
 
-    Unknown settings are kept, as in Kafka: they may be for plugins.
+    Unknown settings are kept, as in Kafka: they may be for plugins. Passwords are not: the tree would show them.
     """
     for name in sorted(before.keys() | after.keys()):
-        setting = SETTINGS.get(name)
-        if setting is None or before.get(name) == after.get(name):
+        setting = broker_setting(name)
+        if setting.kind is SettingType.UNKNOWN or before.get(name) == after.get(name):
             continue
-        if setting.update is UpdateMode.READ_ONLY:
+        if is_only_per_listener(name):
+            raise InvalidRequestError(f"{name}: it can be changed only for one listener: listener.name.NAME.{name}")
+        if setting.kind is SettingType.PASSWORD and name in after:
+            raise InvalidRequestError(f"{name}: passwords are read from the file of settings only, at the start")
+        if setting.update is UpdateMode.READ_ONLY and of_one_listener(name) is None:
             raise InvalidRequestError(f"{name}: it cannot be changed while the broker runs")
         if name in after:
             try:

@@ -27,7 +27,8 @@ class Offer:
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) determine the stored forms. `tells_range`,
     `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version`, `verifies_partitions` and
-    `takes_prefixed_nonce` are those of `Release`.
+    `takes_prefixed_nonce` are those of `Release`. `has_features`: whether the cluster has finalized features, if only
+    an empty set (KIP-584).
     """
 
     answered: Mapping[int, range]
@@ -41,6 +42,7 @@ class Offer:
     transaction_version: int = 0
     verifies_partitions: bool = True
     takes_prefixed_nonce: bool = True
+    has_features: bool = True
 
     def answers(self, key: int, version: int) -> int | None:
         """Return the version in which a request is parsed and answered, None if it is unsupported."""
@@ -63,6 +65,7 @@ class Offer:
             answered=_without_protocol_2(self.answered),
             listed=_without_protocol_2(self.listed),
             transaction_version=0,
+            has_features=False,
         )
 
 
@@ -112,4 +115,5 @@ def offer_of(name: str) -> Offer:
         transaction_version=release.transaction_version,
         verifies_partitions=release.verifies_partitions,
         takes_prefixed_nonce=release.takes_prefixed_nonce,
+        has_features=release.number >= FIRST_WITH_FEATURES,
     )
