@@ -42,8 +42,8 @@ Settings have Kafka's names. A value is taken from the first of these places tha
 3. the file that `--config` names, a `server.properties`.
 
 An invalid value is refused with one line that says what was expected. A name that is not in these tables is ignored
-with a warning: many of Kafka's settings have no counterpart here. Their values are checked nevertheless. These are refused, because a user who sets them
-relies on them:
+with a warning: many of Kafka's settings have no counterpart here. Their values are checked
+nevertheless. These are refused, because a user who sets them relies on them:
 
 {refused}
 
