@@ -33,8 +33,9 @@ from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import PartitionDirectory, discover
 from magicbyte.log.files.filesystem import make_directory, replace_file
 from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
-from magicbyte.log.files.partitions import choose, in_use, log_start_offset, meta_properties
+from magicbyte.log.files.partitions import choose, log_start_offset, meta_properties
 from magicbyte.log.files.reader import read_chunks
 from magicbyte.ports import TopicPartition
 from magicbyte.records.convert import ConversionReport, convert
@@ -253,7 +254,7 @@ def partitions_to_convert(
     paths: Iterable[str], topics: Collection[str] = (), as_: TopicPartition | None = None
 ) -> dict[TopicPartition, PartitionDirectory]:
     """Return the partitions at `paths` by name, in order. Raises LogDirectoryError, UnknownTopicError."""
-    return by_name(choose(in_use(discover(paths, as_)), topics))
+    return by_name(choose(in_use(discover(paths, as_), topics), topics))
 
 
 def by_name(directories: Iterable[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:

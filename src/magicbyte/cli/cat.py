@@ -195,15 +195,14 @@ def _partitions(
     """Return the selected partitions. Connections to brokers are closed with `stack`."""
     from magicbyte.compiled import kernel
     from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.left_out import left_out
     from magicbyte.log.files.partitions import choose
 
     found = stack.enter_context(sources_at(paths, as_, wanted.dialect))
-    used = served(found)
-    for each in found:
-        if not isinstance(each, PartitionDirectory) or each in used:
-            continue
-        if not wanted.topics or each.topic in wanted.topics:
-            complain(f"left out: {each.path} ({each.state.value})")
+    used = served(found, wanted.topics)
+    folders = [each for each in found if isinstance(each, PartitionDirectory)]
+    for folder, why, _ in left_out(folders, wanted.topics):
+        complain(f"left out: {folder.path}: {why}")
     kernel.expect(sum(each.size for each in used if isinstance(each, PartitionDirectory)))
     return choose(used, wanted.topics, wanted.partitions)
 

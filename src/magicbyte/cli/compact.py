@@ -84,7 +84,8 @@ def compact(
     from magicbyte.log.cleaning.compaction import CompactionConfig
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.index_writer import IndexRules
-    from magicbyte.log.files.partitions import choose, in_use
+    from magicbyte.log.files.left_out import in_use
+    from magicbyte.log.files.partitions import choose
 
     check_mode(out=out, in_place=in_place, dry_run=dry_run)
     chosen = _meant(choose(in_use(discover(paths, as_)), topics), paths, topics)

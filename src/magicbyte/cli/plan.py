@@ -118,7 +118,8 @@ def stored_facts(asked: PlanOptions) -> dict[str, TopicFacts]:
     if not asked.directories:
         return {}
     from magicbyte.log.files.directory import discover
-    from magicbyte.log.files.partitions import choose, in_use
+    from magicbyte.log.files.left_out import in_use
+    from magicbyte.log.files.partitions import choose
     from magicbyte.migration.planner import look_at_directories
 
     partitions = choose(in_use(discover([str(each) for each in asked.directories])), asked.topics)

@@ -75,13 +75,14 @@ def rebuild_index(
     from magicbyte.archive.rebuild import recognise
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+    from magicbyte.log.files.left_out import in_use
     from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
-    from magicbyte.log.files.partitions import choose, in_use
+    from magicbyte.log.files.partitions import choose
 
     if write and out is not None:
         raise click.UsageError("--write and --out: expected one of them")
     given = None if version is None else replace(IndexRules.of(version), interval_bytes=index_interval)
-    partitions = choose(in_use(discover(paths, as_)), topics)
+    partitions = choose(in_use(discover(paths, as_), quorum=True), topics)
     for partition in partitions:
         _check(partition, paths, write=write)
     folders = [Path(partition.path).name for partition in partitions]

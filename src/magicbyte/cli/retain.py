@@ -81,7 +81,8 @@ def retain(
     from magicbyte.archive.retain import RetentionLimits, retain_logs
     from magicbyte.log.files.directory import discover
     from magicbyte.log.files.index_writer import IndexRules
-    from magicbyte.log.files.partitions import choose, in_use
+    from magicbyte.log.files.left_out import in_use
+    from magicbyte.log.files.partitions import choose
 
     if retention_ms is None and retention_bytes is None and before_offset is None:
         raise click.UsageError("expected --older-than, --bytes or --before-offset")

@@ -258,7 +258,7 @@ class Tour:
     def _look(self) -> None:
         from magicbyte.archive.inventory import take_inventory
         from magicbyte.log.files.directory import discover
-        from magicbyte.log.files.partitions import in_use
+        from magicbyte.log.files.left_out import in_use
 
         partitions = [each for each in in_use(discover(self.paths)) if each.segments]
         total = sum(each.size for each in partitions)

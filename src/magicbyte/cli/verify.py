@@ -58,12 +58,13 @@ def verify(
     from magicbyte.archive.findings import Depth, Severity
     from magicbyte.archive.verify import verify as check
     from magicbyte.log.files.directory import discover
-    from magicbyte.log.files.partitions import choose, in_use
+    from magicbyte.log.files.left_out import in_use
+    from magicbyte.log.files.partitions import choose
 
     if quick and deep:
         raise click.UsageError("--quick and --deep exclude each other")
     depth = Depth.QUICK if quick else Depth.DEEP if deep else Depth.USUAL
-    partitions = choose(in_use(discover(paths, as_)), topics)
+    partitions = choose(in_use(discover(paths, as_), quorum=True), topics)
     for doubt in doubts(partitions, dialect):
         complain(f"warning: {doubt}")
     total = sum(each.size for each in partitions)

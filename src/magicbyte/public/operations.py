@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.outputs import inputs_of, local_output, refuse_overlap
-from magicbyte.log.files.partitions import choose, in_use
+from magicbyte.log.files.partitions import choose
 from magicbyte.log.files.reader import stop_at_damage
 from magicbyte.public.logs import checked_threads, warn_of_dialect
 from magicbyte.public.sources import check_client_settings, is_topic, open_sources, outside_of_loops, served
@@ -102,7 +103,7 @@ def verify(
     if depth not in depths:
         raise ValueError(f"depth={depth!r}: expected {', '.join(map(repr, depths))}")
     threads = checked_threads(threads)
-    partitions = choose(in_use(discover([_on_disk(path, "verify")])), _topics(topic))
+    partitions = choose(in_use(discover([_on_disk(path, "verify")]), quorum=True), _topics(topic))
     warn_of_dialect(partitions, dialect)
     return list(check(partitions, depth=depths[depth], dialect=dialect, limit=max_batch_bytes, threads=threads))
 

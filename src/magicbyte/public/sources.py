@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -100,12 +100,12 @@ def open_sources(
         yield sources
 
 
-def served(sources: Iterable[Source]) -> list[Source]:
-    """Return `sources` without the folders that a broker would not read, as `in_use` does."""
+def served(sources: Iterable[Source], topics: Collection[str] = ()) -> list[Source]:
+    """Return `sources` without the folders that are not users' logs, as `in_use` does."""
     from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.partitions import in_use
+    from magicbyte.log.files.left_out import why_left_out
 
-    return [each for each in sources if not isinstance(each, PartitionDirectory) or in_use([each])]
+    return [each for each in sources if not isinstance(each, PartitionDirectory) or why_left_out(each, topics) is None]
 
 
 def read_source(

@@ -13,8 +13,8 @@ from magicbyte.errors import InvalidTopicError, LogDirectoryError, UnknownTopicE
 from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.files.checkpoints import MESSAGE_DIALECT
 from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.names import check_topic_name, is_named_by_offset
-from magicbyte.log.files.partitions import in_use
 from magicbyte.mirror.plan import INTERNAL
 from magicbyte.ports import TopicPartition
 

@@ -13,7 +13,8 @@ from pyspark.sql.datasource import InputPartition
 from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError, UnknownTopicError
 from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, discover, parse_topic_partition
 from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.partitions import P, choose, in_use, log_start_offset
+from magicbyte.log.files.left_out import in_use
+from magicbyte.log.files.partitions import P, choose, log_start_offset
 from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions

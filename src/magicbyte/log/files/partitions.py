@@ -9,7 +9,6 @@ from magicbyte.errors import CorruptRecordError, LogDirectoryError, UnknownTopic
 from magicbyte.log.files.checkpoints import LOG_START, META_PROPERTIES, parse_offset_checkpoint
 from magicbyte.log.files.directory import PartitionDirectory, log_directories, parse_file
 from magicbyte.log.files.filesystem import read_whole
-from magicbyte.log.files.names import FolderState
 from magicbyte.ports import TopicPartition
 from magicbyte.records.entry import dialect_doubt, entries
 from magicbyte.records.layout import Dialect
@@ -35,15 +34,6 @@ class Named(Protocol):
 
 
 P = TypeVar("P", bound=Named)
-
-
-def in_use(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
-    """Return `partitions` without the folders of log directories that a broker would not read.
-
-    These are being deleted or copied, or are strays: beside the partition itself they would count twice. A folder whose
-    own path was given stays.
-    """
-    return [each for each in partitions if each.state is FolderState.CURRENT or each.log_directory is None]
 
 
 def choose(partitions: Collection[P], topics: Collection[str] = (), numbers: Collection[int] = ()) -> list[P]:

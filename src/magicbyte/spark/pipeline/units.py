@@ -17,8 +17,9 @@ from magicbyte.errors import LogDirectoryError, UnknownTopicError
 from magicbyte.log.files.checkpoints import LOG_START
 from magicbyte.log.files.directory import PartitionDirectory, discover, log_directories
 from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.outputs import inputs_of, refuse_overlap
-from magicbyte.log.files.partitions import in_use, log_start_offset
+from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.ports import TopicPartition
 from magicbyte.spark.pipeline.config import Pipeline, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
@@ -115,7 +116,7 @@ def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str,
             live |= {each.directory().path: each for each in look_up(source)}
             continue
         with requests_at_once() as many:
-            partitions = in_use(discover(source.paths, many=many))
+            partitions = in_use(discover(source.paths, many=many), source.topics)
         for pattern in source.topics:
             if not any(matches(each.topic, (pattern,)) for each in partitions):
                 raise UnknownTopicError(f"{', '.join(source.paths)}: no topic {pattern!r}")
