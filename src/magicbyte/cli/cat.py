@@ -201,8 +201,9 @@ def _partitions(
     found = stack.enter_context(sources_at(paths, as_, wanted.dialect))
     used = served(found, wanted.topics)
     folders = [each for each in found if isinstance(each, PartitionDirectory)]
-    for folder, why, _ in left_out(folders, wanted.topics):
-        complain(f"left out: {folder.path}: {why}")
+    for folder, why, is_only_copy in left_out(folders, wanted.topics):
+        advice = " (no other folder has this partition: give this path itself to read it)" if is_only_copy else ""
+        complain(f"left out: {folder.path}: {why}{advice}")
     kernel.expect(sum(each.size for each in used if isinstance(each, PartitionDirectory)))
     return choose(used, wanted.topics, wanted.partitions)
 
