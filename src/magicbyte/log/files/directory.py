@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files import checkpoints
-from magicbyte.log.files.filesystem import LocalFiles, file_system, read_whole
+from magicbyte.log.files.filesystem import LocalFiles, SpecialEntry, file_system, read_whole
 from magicbyte.log.files.manifest import LARGEST, manifest_name, newest, parse_stored
-from magicbyte.log.files.names import FolderState, OffsetFile, folder_name, is_named_by_offset, offset_file
+from magicbyte.log.files.names import (
+    NOT_OURS,
+    FolderState,
+    OffsetFile,
+    folder_name,
+    is_log_file,
+    is_named_by_offset,
+    offset_file,
+)
 from magicbyte.ports import FileEntry, TopicPartition
 from magicbyte.records.layout import Dialect
 
@@ -35,10 +44,11 @@ ENRICHED_INDEX = ".emindex"
 SNAPSHOT = ".snapshot"
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, ENRICHED_INDEX)
 
+_PARTITION_TEXTS = (checkpoints.LEADER_EPOCHS, checkpoints.PARTITION_METADATA)
 _LEFTOVER = re.compile(r".+\.(deleted|cleaned|swap)")
 _LOG_DIRECTORY_FILES = {*checkpoints.OFFSET_CHECKPOINTS, checkpoints.META_PROPERTIES, checkpoints.CLEAN_SHUTDOWN}
-_DEPTH = 2  # folders below a given path: of log directories, then of partitions
-EXPECTED = "a .log file, a partition folder, a log directory or a folder of log directories"
+_REMOTE_DEPTH = 2  # folders below a URL: of log directories, then of partitions. A local path: any depth
+EXPECTED = "a .log file, a partition folder, a log directory or a folder above log directories"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +76,9 @@ class PartitionDirectory:
     texts: Mapping[str, FileEntry]  # leader-epoch-checkpoint, partition.metadata, message.dialect
     leftovers: tuple[FileEntry, ...]  # .deleted, .cleaned and .swap: work that a broker had not finished
     orphans: tuple[FileEntry, ...]  # index files without a .log
-    others: tuple[FileEntry, ...]  # files that are not Kafka's
+    others: tuple[FileEntry, ...]  # files and folders that are not Kafka's
+    special: tuple[SpecialEntry, ...] = ()  # what is there under the name of a file of Kafka, and is no file
+    is_whole: bool = True  # whether these are all files of the folder: not if one segment was asked for
 
     @property
     def name(self) -> str:
@@ -152,6 +164,8 @@ class DirectoryFiles:
     path: str
     files: FileSystem = field(repr=False, compare=False)
     texts: Mapping[str, FileEntry]
+    folders: Mapping[str, str | None] = field(default_factory=dict, repr=False)
+    """Entries named as partition folders; None for a folder, else what it is, such as "a FIFO"."""
 
     def offsets(self, name: str) -> dict[TopicPartition, int] | None:
         """Return one of the OFFSET_CHECKPOINTS, None when there is no such file. Raises CorruptRecordError."""
@@ -187,6 +201,17 @@ def parse_topic_partition(text: str) -> TopicPartition:
     return found.key
 
 
+@dataclass(frozen=True, slots=True)
+class FoundLogs:
+    """The partition folders at some paths, and the log directories that hold them or should hold some.
+
+    A log directory without any partition folder is among `directories` if its checkpoints are there.
+    """
+
+    partitions: list[PartitionDirectory]
+    directories: list[DirectoryFiles]
+
+
 def discover(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     as_: TopicPartition | None = None,
@@ -196,30 +221,64 @@ def discover(
     """Return all partition folders at `paths`, in the order of the paths, then of topic and partition.
 
     One path, or several. A path is a `.log` file (then its segment alone is in the result), a partition folder of any
-    name, a log directory or a folder of log directories; of this machine or a URL. `as_` names the one partition
-    found. `many` lists the folders of a store.
+    name, a log directory or a folder above log directories, at any depth (below a URL: two folders deep). `as_` names
+    the one partition found. `many` lists the folders of a store.
     Raises LogDirectoryError for a path that holds no log, or when `as_` cannot apply, CorruptRecordError for a damaged
     `message.dialect`.
     """
+    return _find(paths, as_, many, needs_partition=True).partitions
+
+
+def survey(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    as_: TopicPartition | None = None,
+    *,
+    many: Many = map,
+) -> FoundLogs:
+    """Return the partition folders at `paths` as `discover` does, and the log directories.
+
+    For readers that report what is missing: a log directory of which only the checkpoints are left raises nothing.
+    """
+    return _find(paths, as_, many, needs_partition=False)
+
+
+def _find(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    as_: TopicPartition | None,
+    many: Many,
+    *,
+    needs_partition: bool,
+) -> FoundLogs:
     partitions: list[PartitionDirectory] = []
+    empty: list[DirectoryFiles] = []
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
     for path in [os.fspath(each) for each in given]:
         files, inside = file_system(path)
+        is_remote = "://" in inside
+        search = _Search(files, many if is_remote else map)
         try:
-            if "://" in inside:
-                below = _partitions(files, inside, many)
-            else:
-                below = _partitions(files, _with_names(inside), map)
+            below = search.at(inside if is_remote else _with_names(inside))
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL, a URL without a host
             raise LogDirectoryError(f"{path}: expected {EXPECTED}: {error}") from error
-        if not below:
-            raise LogDirectoryError(f"{path}: expected {EXPECTED}, found no log in it")
+        if not below and (needs_partition or not search.empty):
+            raise LogDirectoryError(f"{path}: expected {EXPECTED}, found no log in it{_of_empty(search)}")
         partitions += sorted(below, key=lambda each: (each.topic or "", each.partition or 0, each.path))
-    if as_ is None:
-        return partitions
-    if len(partitions) != 1:
-        raise LogDirectoryError(f"{as_} names one partition: expected one partition folder, found {len(partitions)}")
-    return [replace(partitions[0], topic=as_.topic, partition=as_.partition)]
+        empty += search.empty
+    if as_ is not None:
+        if len(partitions) != 1:
+            raise LogDirectoryError(
+                f"{as_} names one partition: expected one partition folder, found {len(partitions)}"
+            )
+        partitions = [replace(partitions[0], topic=as_.topic, partition=as_.partition)]
+    found = log_directories(partitions)
+    known = {each.path for each in found}
+    return FoundLogs(partitions, [*found, *(each for each in empty if each.path not in known)])
+
+
+def _of_empty(search: _Search) -> str:
+    if search.empty:
+        return f": {search.empty[0].path} has the checkpoints of a broker, but no partition folder (`magicbyte verify`)"
+    return "" if isinstance(search.files, LocalFiles) else f", {_REMOTE_DEPTH} folders deep"
 
 
 def log_directories(partitions: Iterable[PartitionDirectory]) -> list[DirectoryFiles]:
@@ -228,38 +287,126 @@ def log_directories(partitions: Iterable[PartitionDirectory]) -> list[DirectoryF
     directories = []
     for path, files in above.items():
         try:
-            entries = files.list(path)
+            directories.append(_directory(files, path, _scan(files, path)))
         except OSError as error:
             raise LogDirectoryError(f"{path}: expected a log directory: {error}") from error
-        texts = {entry.name: entry for entry in entries if entry.name in _LOG_DIRECTORY_FILES}
-        directories.append(DirectoryFiles(path, files, texts))
     return directories
 
 
-def _partitions(files: FileSystem, path: str, many: Many) -> list[PartitionDirectory]:
-    try:
-        entry = files.entry(path)
-    except FileNotFoundError:
-        above, _, last = path.rstrip("/").rpartition("/")
-        known = [] if isinstance(files, LocalFiles) else _committed(files, above, files.list(above)) or []
-        if found := [each for each in known if each.name == last]:
-            return found
-        raise
-    if entry.is_directory:
-        folder = entry.path.rstrip("/") or "/"
-        inside = files.list(folder)
-        committed = _committed(files, folder, inside)
-        return _below(files, folder, inside, _DEPTH, many) if committed is None else committed
-    name = _offset_file(entry.name)
-    if name is None or name.kind != LOG:
-        raise LogDirectoryError(f"{path}: expected {EXPECTED}, found a file of another name")
-    folder = entry.path.removesuffix(entry.name).rstrip("/") or "/"
-    whole = _partition(files, folder, files.list(folder), None)
-    segments = tuple(segment for segment in whole.segments if segment.log.name == entry.name)
-    return [replace(whole, segments=segments)]
+class _Listing(NamedTuple):
+    """The entries of a directory."""
+
+    entries: Sequence[FileEntry]
+    special: Sequence[SpecialEntry]
+
+    @property
+    def names(self) -> list[str]:
+        """All names."""
+        return [*(each.name for each in self.entries), *(each.name for each in self.special)]
+
+    @property
+    def holds_segments(self) -> bool:
+        """Whether these are the files of a partition folder: one of them is named by an offset."""
+        return any(map(is_named_by_offset, self.names))
+
+    def is_of_partition(self, path: str, *, in_log_directory: bool) -> bool:
+        """Return whether `path`, with these entries, is a partition folder, with or without its segments."""
+        if self.holds_segments:
+            return True
+        if folder_name(path) is None:
+            return False
+        names = self.names
+        return (in_log_directory and not names) or any(name in _PARTITION_TEXTS for name in names)
 
 
-def _committed(files: FileSystem, path: str, entries: list[FileEntry]) -> list[PartitionDirectory] | None:
+def _scan(files: FileSystem, path: str) -> _Listing:
+    return _Listing(*files.scan(path)) if isinstance(files, LocalFiles) else _Listing(files.list(path), [])
+
+
+def _directory(files: FileSystem, path: str, listing: _Listing) -> DirectoryFiles:
+    texts = {entry.name: entry for entry in listing.entries if entry.name in _LOG_DIRECTORY_FILES}
+    folders = {
+        entry.name: None if entry.is_directory else "a file" for entry in listing.entries if folder_name(entry.name)
+    } | {each.name: each.kind for each in listing.special if folder_name(each.name)}
+    return DirectoryFiles(path, files, texts, folders)
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search for partition folders below one path. `empty`: log directories without a partition folder."""
+
+    files: FileSystem
+    many: Many
+    empty: list[DirectoryFiles] = field(default_factory=list)
+    _searched: set[tuple[int, int]] = field(default_factory=set)
+
+    def at(self, path: str) -> list[PartitionDirectory]:
+        """Return the partitions at `path`."""
+        files = self.files
+        try:
+            entry = files.entry(path)
+        except FileNotFoundError:
+            above, _, last = path.rstrip("/").rpartition("/")
+            known = [] if isinstance(files, LocalFiles) else _committed(files, above, files.list(above)) or []
+            if found := [each for each in known if each.name == last]:
+                return found
+            raise
+        if entry.is_directory:
+            folder = entry.path.rstrip("/") or "/"
+            listing = _scan(files, folder)
+            committed = _committed(files, folder, listing.entries)
+            if committed is not None:
+                return committed
+            if listing.is_of_partition(folder, in_log_directory=False):
+                return [_partition(files, folder, listing, None)]
+            return self._below(folder, listing, 1)
+        name = _offset_file(entry.name)
+        if name is None or name.kind != LOG:
+            raise LogDirectoryError(f"{path}: expected {EXPECTED}, found a file of another name")
+        folder = entry.path.removesuffix(entry.name).rstrip("/") or "/"
+        whole = _partition(files, folder, _scan(files, folder), None)
+        segments = tuple(segment for segment in whole.segments if segment.log.name == entry.name)
+        return [replace(whole, segments=segments, is_whole=len(segments) == len(whole.segments))]
+
+    def _below(self, path: str, listing: _Listing, depth: int) -> list[PartitionDirectory]:
+        """Return the partition folders below `path`, which is no partition folder itself."""
+        if self._was_searched(path):
+            return []
+        names = [
+            entry.path
+            for entry in listing.entries
+            if entry.is_directory and not entry.name.startswith(".") and entry.name not in NOT_OURS
+        ]
+        listings = self.many(partial(_scan, self.files), names)
+        folders = dict(zip(names, listings, strict=True))
+        is_log_directory = any(each.holds_segments for each in folders.values()) or any(
+            entry.name in _LOG_DIRECTORY_FILES for entry in listing.entries
+        )
+        partitions = []
+        has_folders = False
+        for folder, inside in folders.items():
+            if inside.is_of_partition(folder, in_log_directory=is_log_directory):
+                partitions.append(_partition(self.files, folder, inside, path))
+                has_folders = True
+            elif depth < _REMOTE_DEPTH or isinstance(self.files, LocalFiles):
+                partitions += self._below(folder, inside, depth + 1)
+        if not has_folders and any(entry.name in checkpoints.OFFSET_CHECKPOINTS for entry in listing.entries):
+            self.empty.append(_directory(self.files, path, listing))
+        return partitions
+
+    def _was_searched(self, path: str) -> bool:
+        """Return whether a folder was searched before, under this name or by a link, and note that it is."""
+        if not isinstance(self.files, LocalFiles):
+            return False
+        status = Path(path).stat()
+        key = status.st_dev, status.st_ino
+        if key in self._searched:
+            return True
+        self._searched.add(key)
+        return False
+
+
+def _committed(files: FileSystem, path: str, entries: Sequence[FileEntry]) -> list[PartitionDirectory] | None:
     """Return the partitions that a pipeline committed to an object store; None without such a manifest.
 
     The manifest names their objects. Nothing is listed, and other objects are ignored.
@@ -275,37 +422,8 @@ def _committed(files: FileSystem, path: str, entries: list[FileEntry]) -> list[P
     for output in stored.outputs:
         folder = f"{path}/{output.at}"
         objects = [FileEntry(f"{folder}/{name}", size, is_directory=False) for name, size, _ in output.files]
-        found.append(_partition(files, folder, objects, beside))
+        found.append(_partition(files, folder, _Listing(objects, []), beside))
     return found
-
-
-def _below(files: FileSystem, path: str, entries: list[FileEntry], depth: int, many: Many) -> list[PartitionDirectory]:
-    """Return the partition folder at `path`, or those below it."""
-    if _holds_segments(entries):
-        return [_partition(files, path, entries, None)]
-    if depth == 0:
-        return []
-    names = [
-        entry.path
-        for entry in entries
-        if entry.is_directory and not entry.name.startswith(".") and entry.name != "lost+found"
-    ]
-    folders = dict(zip(names, many(files.list, names), strict=True))
-    is_log_directory = any(map(_holds_segments, folders.values())) or any(
-        entry.name in _LOG_DIRECTORY_FILES for entry in entries
-    )
-    partitions = []
-    for folder, inside in folders.items():
-        if is_log_directory and (_holds_segments(inside) or (not inside and folder_name(folder))):
-            partitions.append(_partition(files, folder, inside, path))
-        else:
-            partitions += _below(files, folder, inside, depth - 1, many)
-    return partitions
-
-
-def _holds_segments(entries: list[FileEntry]) -> bool:
-    """Return whether these are the files of a partition folder: one of them is named by an offset."""
-    return any(not entry.is_directory and is_named_by_offset(entry.name) for entry in entries)
 
 
 def _with_names(path: str) -> str:
@@ -326,18 +444,21 @@ def _offset_file(name: str) -> OffsetFile | None:
     return found if found is not None and not found.suffix else None
 
 
-def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_directory: str | None) -> PartitionDirectory:
+def _partition(files: FileSystem, path: str, listing: _Listing, log_directory: str | None) -> PartitionDirectory:
     """Sort the files of one partition folder by kind."""
     by_kind: dict[str, dict[int, FileEntry]] = {kind: {} for kind in (LOG, *INDEXES, SNAPSHOT)}
     texts: dict[str, FileEntry] = {}
     leftovers, others = [], []
-    for entry in entries:
+    special = [each for each in listing.special if is_log_file(each.name)]
+    for entry in listing.entries:
         name = _offset_file(entry.name)
-        if entry.is_directory:
+        if entry.is_directory and is_log_file(entry.name):
+            special.append(SpecialEntry(entry.path, "a folder"))
+        elif entry.is_directory:
             others.append(entry)
         elif name is not None:
             by_kind[name.kind][name.offset] = entry
-        elif entry.name in (checkpoints.LEADER_EPOCHS, checkpoints.PARTITION_METADATA, checkpoints.MESSAGE_DIALECT):
+        elif entry.name in (*_PARTITION_TEXTS, checkpoints.MESSAGE_DIALECT):
             texts[entry.name] = entry
         elif _LEFTOVER.fullmatch(entry.name):
             leftovers.append(entry)
@@ -363,5 +484,7 @@ def _partition(files: FileSystem, path: str, entries: list[FileEntry], log_direc
         texts=texts,
         leftovers=tuple(leftovers),
         orphans=tuple(entry for kind in INDEXES for base, entry in by_kind[kind].items() if base not in logs),
-        others=tuple(others),
+        others=tuple(others)
+        + tuple(FileEntry(each.path, 0, False) for each in listing.special if not is_log_file(each.name)),
+        special=tuple(special),
     )

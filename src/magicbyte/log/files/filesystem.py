@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.extras import require
@@ -37,6 +37,28 @@ _KINDS = {
 def _special(mode: int) -> str | None:
     """Return the kind of file with this mode, if it is neither a regular file nor a directory."""
     return _KINDS.get(stat.S_IFMT(mode))
+
+
+class SpecialEntry(NamedTuple):
+    """An entry of a directory that is neither a file nor a directory. `kind`: for messages, such as "a FIFO"."""
+
+    path: str
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+def _kind_of(path: str) -> str:
+    """Return the kind of a special entry."""
+    try:
+        return _special(os.stat(path).st_mode) or "a file of an unknown kind"  # noqa: PTH116 (no Path in a hot loop)
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            return f"a dead link to {os.readlink(path)}"  # noqa: PTH115
+        return "an entry that has just gone"
 
 
 def _not_regular(path: str, kind: str) -> LogDirectoryError:
@@ -232,15 +254,27 @@ class LocalFiles:
     """The file system of this machine."""
 
     def list(self, path: str) -> list[FileEntry]:
-        """Return the entries of the directory `path` by name. Links are followed; dead links are left out."""
-        entries = []
+        """Return the entries of the directory `path` by name. Links are followed; `scan` has the special entries."""
+        return [*self.scan(path)[0]]
+
+    def scan(self, path: str) -> tuple[Sequence[FileEntry], Sequence[SpecialEntry]]:
+        """Return the files and directories in `path`, and everything else there, both by name.
+
+        Links are followed. A link that leads nowhere is a special entry.
+        """
+        entries, special = [], []
         with os.scandir(path) as found:
             for item in found:
-                is_directory = item.is_dir()
-                if is_directory or item.is_file():
-                    size = 0 if is_directory else item.stat().st_size
-                    entries.append(FileEntry(item.path, size, is_directory))
-        return sorted(entries, key=lambda entry: entry.path)
+                try:
+                    is_directory = item.is_dir()
+                    if is_directory or item.is_file():
+                        size = 0 if is_directory else item.stat().st_size
+                        entries.append(FileEntry(item.path, size, is_directory))
+                    else:
+                        special.append(SpecialEntry(item.path, _kind_of(item.path)))
+                except OSError as error:  # such as a link to itself: the fault of this entry alone
+                    special.append(SpecialEntry(item.path, f"a link that cannot be followed ({error.strerror})"))
+        return sorted(entries, key=lambda entry: entry.path), sorted(special)
 
     def names(self, path: str) -> Sequence[str]:
         """Return all names in the directory `path`, sorted, also those of dead links, pipes and devices."""

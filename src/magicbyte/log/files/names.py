@@ -34,7 +34,8 @@ _OFFSET_FILE: Final = re.compile(
     r"(?P<suffix>\.deleted|\.cleaned|\.swap|)"
 )
 _TEXTS: Final = (LEADER_EPOCHS, PARTITION_METADATA, MESSAGE_DIALECT)
-_NOT_OURS: Final = (QUARANTINE, "lost+found")
+NOT_OURS: Final = (QUARANTINE, "lost+found")
+"""Folders of a log directory that hold no partition."""
 
 
 class FolderState(enum.Enum):
@@ -100,7 +101,7 @@ def why_not_loaded(name: str) -> str | None:
 
     The empty string means that the folder is known not to be a partition's, and needs no message.
     """
-    if name in _NOT_OURS or (name.startswith(".") and folder_name(name) is None):
+    if name in NOT_OURS or (name.startswith(".") and folder_name(name) is None):
         return ""
     folder = folder_name(name)
     if folder is None:

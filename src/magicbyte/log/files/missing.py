@@ -1,0 +1,341 @@
+"""Find what the files of a log directory prove to be missing: a partition, a segment, the end of a log.
+
+The proof is in the checkpoints of the log directory, in the other files of the partition and in its other segments.
+Every reader of folders uses this rule, so that none calls complete what another one does not. Source: Kafka's
+LogManager and LogLoader, and the order in which they write and delete these files.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files import checkpoints
+from magicbyte.log.files.directory import LOG, parse_file
+from magicbyte.log.files.names import FolderState, folder_name, offset_file
+from magicbyte.ports import TopicPartition
+from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.records.layout import Dialect
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory, SegmentFiles
+    from magicbyte.ports import FileSystem
+
+_OF_DERIVED: Final = "a broker makes it again from the log; so does `magicbyte rebuild-index`"
+_OF_SPECIAL: Final = "a copy of the folder kept a link, but not its target; or the entry is not Kafka's"
+_OF_ABSENT: Final = (
+    "the folder was not copied or is lost; or its topic was deleted, or the partition moved, after the checkpoint was "
+    "written"
+)
+_OF_LOGLESS: Final = "the .log files were not copied, for example because of *.log in a .gitignore"
+_OF_SEGMENT: Final = "the .log file was not copied or is lost"
+_OF_END: Final = (
+    "the end of the log is cut off or its last segments are lost; or files were copied while the broker was writing"
+)
+
+
+class Certainty(enum.Enum):
+    """Whether records are missing."""
+
+    RECORDS = "records"  # records were in what is missing
+    UNKNOWN = "unknown"  # records may have been in it
+    NOTHING = "nothing"  # no records were in it, or their absence is explained
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What is missing, and what proves it.
+
+    `path`: the file or folder that should be there. `offsets`: the first and the last missing one, as far as known;
+    records below the first remaining one may have been deleted by retention before. `evidence`: the path of the file
+    that names the last one. `cause`: likely ones.
+    """
+
+    topic: str | None
+    partition: int | None
+    path: str
+    what: str
+    expected: str
+    found: str
+    cause: str
+    certainty: Certainty = Certainty.RECORDS
+    offsets: tuple[int, int] | None = None
+    evidence: str | None = None
+
+    @property
+    def count(self) -> int | None:
+        """The number of missing offsets, None if unknown."""
+        return None if self.offsets is None else self.offsets[1] - self.offsets[0] + 1
+
+    def __str__(self) -> str:
+        number = "" if self.offsets is None else f", offsets {self.offsets[0]}..{self.offsets[1]} ({self.count})"
+        return f"{self.path}: {self.what}{number}: expected {self.expected}, found {self.found}: {self.cause}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as in the JSON of commands."""
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "path": self.path,
+            "what": self.what,
+            "expected": self.expected,
+            "found": self.found,
+            "offsets": None if self.offsets is None else list(self.offsets),
+            "count": self.count,
+            "certainty": self.certainty.value,
+            "evidence": self.evidence,
+            "cause": self.cause,
+        }
+
+
+class _Mark(NamedTuple):
+    """An offset that a log had reached, and the file that says so."""
+
+    offset: int
+    path: str
+
+
+@dataclass(slots=True)
+class CheckpointedOffsets:
+    """The offset checkpoints of log directories, each read once. A damaged one counts as empty: see `damage`."""
+
+    damage: list[CorruptRecordError] = field(default_factory=list)
+    _known: dict[str, dict[str, Mapping[TopicPartition, int]]] = field(default_factory=dict)
+
+    def of(self, files: FileSystem, directory: str) -> dict[str, Mapping[TopicPartition, int]]:
+        """Return the offsets in the checkpoints of a directory, by the name of the file."""
+        if directory not in self._known:
+            self._known[directory] = {name: self._read(files, directory, name) for name in _CHECKPOINTS}
+        return self._known[directory]
+
+    def _read(self, files: FileSystem, directory: str, name: str) -> Mapping[TopicPartition, int]:
+        try:
+            return parse_file(files, f"{directory}/{name}", checkpoints.parse_offset_checkpoint)
+        except CorruptRecordError as error:
+            self.damage.append(error)
+        except (OSError, LogDirectoryError):  # no such file, or the partition folder stands alone
+            pass
+        return {}
+
+
+_CHECKPOINTS: Final = checkpoints.OFFSET_CHECKPOINTS
+_REACHED: Final = (checkpoints.HIGH_WATERMARK, checkpoints.RECOVERY_POINT)
+"""Checkpoints of offsets that a log had reached. A cleaner checkpoint may name deleted partitions."""
+
+
+def missing_in(found: FoundLogs, topics: Collection[str] = (), *, reads: bool = True) -> list[Missing]:
+    """Return everything that is missing at some paths, of these topics (none: of all).
+
+    `reads`: whether to read the end of each log, a few blocks of its last segment; otherwise only names, sizes and the
+    small files beside the logs count.
+    """
+    known = CheckpointedOffsets()
+    missing: list[Missing] = []
+    for each in found.partitions:
+        if not topics or each.topic in topics:
+            missing += missing_of(each, known, end_offset(each) if reads else None)
+    for directory in found.directories:
+        missing += missing_partitions(directory, found.partitions, known, topics)
+    return missing
+
+
+def missing_partitions(
+    directory: DirectoryFiles,
+    partitions: Iterable[PartitionDirectory],
+    known: CheckpointedOffsets,
+    topics: Collection[str] = (),
+) -> Iterator[Missing]:
+    """Yield the partitions that the checkpoints of a log directory name, and that have no folder in it.
+
+    `partitions`: those found, in this and in other directories.
+    """
+    present = {each.path.rstrip("/") for each in partitions if each.log_directory == directory.path}
+    offsets = known.of(directory.files, directory.path)
+    for key in sorted({key for name in _CHECKPOINTS for key in offsets[name]}):
+        path = f"{directory.path.rstrip('/')}/{key}"
+        if path in present or (topics and key.topic not in topics):
+            continue
+        start = offsets[checkpoints.LOG_START].get(key, 0)
+        mark = _highest(_marks(directory.path, key, offsets))
+        others = [name for name in directory.folders if (of := folder_name(name)) is not None and of.key == key]
+        renamed = [name for name in others if name != str(key)]
+        certainty, cause = Certainty.RECORDS, _OF_ABSENT
+        if mark is None or mark.offset <= start:
+            certainty = Certainty.NOTHING
+        elif any(name.endswith(f"-{FolderState.DELETE.value}") for name in renamed):
+            certainty, cause = Certainty.NOTHING, f"it is being deleted: {renamed[0]}"
+        elif renamed:
+            cause = f"its records may be in {renamed[0]}"
+        kind = directory.folders.get(str(key), "no such folder")
+        if kind != "no such folder":
+            cause = _OF_SPECIAL
+        yield Missing(
+            key.topic, key.partition, path, "partition folder", _expected(start, mark), kind or "a folder without logs",
+            cause, certainty, _span(start, mark), None if mark is None else mark.path,
+        )  # fmt: skip
+
+
+def missing_of(partition: PartitionDirectory, known: CheckpointedOffsets, end: int | None) -> list[Missing]:
+    """Return what is missing of one partition. `end`: the end offset of its log as it was read, None if unknown."""
+    if not partition.is_whole:
+        return []
+    unreadable = {
+        name.offset: entry
+        for entry in partition.special
+        if (name := offset_file(entry.name)) is not None and name.kind == LOG and not name.suffix
+    }
+    start, mark = _evidence(partition, known)
+    missing = [
+        Missing(
+            partition.topic, partition.partition, entry.path, "file", "a regular file", entry.kind,
+            _OF_DERIVED if _is_derived(entry.name) else _OF_SPECIAL, Certainty.UNKNOWN,
+        )
+        for entry in partition.special
+        if entry not in unreadable.values()
+    ]  # fmt: skip
+    lost = unreadable.keys() | _lost_bases(partition)
+    if not partition.segments and not unreadable:
+        if mark is not None and mark.offset > start:
+            certainty = Certainty.RECORDS
+        else:
+            certainty = Certainty.UNKNOWN
+        return [
+            *missing,
+            Missing(
+                partition.topic, partition.partition, partition.path, "log", _expected(start, mark), "no .log file",
+                _OF_LOGLESS, certainty, _span(start, mark), None if mark is None else mark.path,
+            ),
+        ]  # fmt: skip
+    bases = sorted({segment.base_offset for segment in partition.segments} | lost)
+    for base in sorted(lost):
+        after = next((each for each in bases if each > base), None)
+        until = mark if after is None else _Mark(after, f"{partition.path}/{after:020}{LOG}")
+        entry = unreadable.get(base)
+        missing.append(
+            Missing(
+                partition.topic, partition.partition, f"{partition.path}/{base:020}{LOG}", "segment",
+                _expected(base, until), "none, though it has an index" if entry is None else entry.kind,
+                _OF_SEGMENT if entry is None else _OF_SPECIAL, Certainty.RECORDS, _span(base, until),
+                None if until is None else until.path,
+            )
+        )  # fmt: skip
+    if end is not None and mark is not None and mark.offset > end and not any(base >= end for base in lost):
+        missing.append(
+            Missing(
+                partition.topic, partition.partition, partition.path, "end of the log", _expected(end, mark),
+                f"a log that ends before offset {end}", _OF_END, Certainty.RECORDS, _span(end, mark), mark.path,
+            )
+        )  # fmt: skip
+    return missing
+
+
+def end_offset(partition: PartitionDirectory) -> int | None:
+    """Return the end offset of a log: of the complete entries in its last segment.
+
+    Reads from the last entry of the offset index on. None if there is no segment, or if headers do not have it, as
+    those of enriched wrappers; damage ends the reading.
+    """
+    if not partition.segments or partition.dialect is Dialect.ENRICHED:
+        return None
+    segment = partition.segments[-1]
+    return max(segment.base_offset, _segment_end(partition, segment))
+
+
+def _segment_end(partition: PartitionDirectory, segment: SegmentFiles) -> int:
+    from magicbyte.log.files.headers import read_headers
+    from magicbyte.log.files.reader import SegmentReader
+
+    try:
+        position = SegmentReader(partition).start_position(segment, (1 << 63) - 1)
+    except CorruptRecordError:
+        position = 0
+    end = segment.base_offset
+    with partition.files.open(segment.log.path) as file:
+        for headers in read_headers(
+            file, start=position, dialect=partition.dialect, on_damage=lambda _: None,
+            limit=DEFAULT_MAX_BATCH_BYTES, expected_bytes=0,
+        ):
+            if len(headers):
+                end = max(end, int(headers.last_offset.max()) + 1)
+    return end
+
+
+def _evidence(partition: PartitionDirectory, known: CheckpointedOffsets) -> tuple[int, _Mark | None]:
+    """Return the log start offset of a partition, 0 if unknown, and the highest offset that its log had reached."""
+    start, marks = 0, list[_Mark]()
+    name = folder_name(partition.path)
+    key = None if partition.topic is None else TopicPartition(partition.topic, partition.partition or 0)
+    if name is not None and str(name.key) == partition.path.rstrip("/").rpartition("/")[2] and name.key == key:
+        above = partition.log_directory or partition.path.rstrip("/").rpartition("/")[0]
+        offsets = known.of(partition.files, above)
+        start = offsets[checkpoints.LOG_START].get(key, 0)
+        marks += _marks(above, key, offsets)
+    marks += [_Mark(offset, entry.path) for offset, entry in partition.snapshots.items()]
+    marks += [
+        _Mark(parsed.offset, entry.path)
+        for entry in partition.orphans
+        if (parsed := offset_file(entry.name)) is not None
+    ]
+    try:
+        epochs = partition.leader_epochs()
+    except CorruptRecordError:  # reported by those who check the file
+        epochs = None
+    if epochs:
+        marks.append(_Mark(epochs[-1].start_offset, partition.texts[checkpoints.LEADER_EPOCHS].path))
+        if not partition.segments:
+            start = max(start, epochs[0].start_offset)
+    return start, _highest(marks)
+
+
+def _lost_bases(partition: PartitionDirectory) -> set[int]:
+    """Return the base offsets of segments that have an index, but no .log, and are not older than the log.
+
+    A broker renames the files of a segment before it deletes them, the .log first.
+    """
+    if not partition.segments:
+        return set()
+    first = partition.segments[0].base_offset
+    deleted = {name.offset for each in partition.leftovers if (name := offset_file(each.name)) and name.kind == LOG}
+    bases = {name.offset for each in partition.orphans if (name := offset_file(each.name)) is not None}
+    lost = set()
+    for base in bases - deleted:
+        before = [segment for segment in partition.segments if segment.base_offset < base]
+        if base > first and not _reaches(partition, before[-1], base):
+            lost.add(base)
+    last = partition.segments[-1].base_offset
+    return lost | {base for base in bases - deleted if base > last}
+
+
+def _reaches(partition: PartitionDirectory, segment: SegmentFiles, base: int) -> bool:
+    """Return whether the segments go on without a gap at `base`, so that an index of that name is only a leftover."""
+    after = next((each.base_offset for each in partition.segments if each.base_offset > base), None)
+    return after is not None and _segment_end(partition, segment) >= after
+
+
+def _marks(directory: str, key: TopicPartition, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> Iterator[_Mark]:
+    for name in _REACHED:
+        if (offset := offsets[name].get(key)) is not None:
+            yield _Mark(offset, f"{directory}/{name}")
+
+
+def _highest(marks: Iterable[_Mark]) -> _Mark | None:
+    return max(marks, key=lambda mark: mark.offset, default=None)
+
+
+def _expected(start: int, mark: _Mark | None) -> str:
+    if mark is None:
+        return "unknown records"
+    name = mark.path.rpartition("/")[2]
+    return f"records up to offset {mark.offset - 1}, by {name}" if mark.offset > start else f"no records, by {name}"
+
+
+def _span(start: int, mark: _Mark | None) -> tuple[int, int] | None:
+    return None if mark is None or mark.offset <= start else (start, mark.offset - 1)
+
+
+def _is_derived(name: str) -> bool:
+    parsed = offset_file(name)
+    return parsed is not None and parsed.kind != LOG
