@@ -20,7 +20,9 @@ from cli.command import run
 from magicbyte.codecs import Codec
 from magicbyte.log.files import headers as log_headers
 from magicbyte.log.files import heads
+from magicbyte.log.files.checkpoints import HIGH_WATERMARK, format_offset_checkpoint
 from magicbyte.log.files.filesystem import LocalFile
+from magicbyte.ports import TopicPartition
 from magicbyte.records.control import ControlType, build_marker
 from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.records.message import build_message
@@ -470,3 +472,18 @@ def test_logs_in_a_remote_store_are_read_as_local_ones_are() -> None:
         run("cat", path, "--format", "jsonl").stdout for path in (PLAIN.partition_dir(named=True), "memory://remote")
     )
     assert remote_lines == local_lines != ""
+
+
+def test_what_checkpoints_and_other_files_prove_to_be_missing_is_counted(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / f"{PLAIN.topic}-{PLAIN.partition}"
+    shutil.copytree(PLAIN.partition_dir(), folder)
+    ends = {TopicPartition(PLAIN.topic, PLAIN.partition): 10**6, TopicPartition("gone", 0): 7}
+    (tmp_path / "data" / HIGH_WATERMARK).write_bytes(format_offset_checkpoint(ends))
+    found = inventory(tmp_path / "data", status=1)
+    (gone,), (end,) = found["missing"], found["partitions"][0]["missing"]
+    assert (gone["topic"], gone["count"], gone["certainty"]) == ("gone", 7, "records")
+    assert (end["what"], end["offsets"][1]) == ("end of the log", 10**6 - 1)
+    assert found["total"]["missing"] == 2
+    shown = run("inventory", tmp_path / "data")
+    assert shown.exit_code == 1
+    assert shown.stdout.count("missing: ") == 2

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.log.files.missing import Certainty
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.left_out import LeftOut
+    from magicbyte.log.files.missing import Missing
 
 
 class Severity(enum.Enum):
@@ -64,6 +70,31 @@ class Finding:
         }
 
 
+_BY_CERTAINTY: Final = {
+    Certainty.RECORDS: Severity.ERROR,
+    Certainty.UNKNOWN: Severity.WARNING,
+    Certainty.NOTHING: Severity.NOTE,
+}
+
+
+def of_missing(missing: Missing) -> Finding:
+    """Return the finding for what a log directory proves to be missing."""
+    advice = NOTHING if missing.certainty is Certainty.NOTHING else COPY
+    return Finding(
+        _BY_CERTAINTY[missing.certainty], missing.path, missing.what, missing.expected, missing.found,
+        f"{advice} (likely: {missing.cause})", offsets=missing.offsets,
+    )  # fmt: skip
+
+
+def of_left_out(folder: LeftOut) -> Finding:
+    """Return the finding for a folder that is not checked, since it holds no log in use."""
+    severity = Severity.WARNING if folder.is_only_copy else Severity.NOTE
+    found = f"{folder.why}; not checked"
+    advice = f"to check it, give {folder.partition.path} itself" if folder.is_only_copy else NOTHING
+    return Finding(severity, folder.partition.path, "partition folder", "that of a partition in use", found, advice)
+
+
+COPY = "copy it again, or the partition from another replica"
 SALVAGE = "`magicbyte salvage` writes a sound log of everything else; or copy the partition from another replica"
 TORN = "a broker truncates the log here when it recovers from a crash; `magicbyte salvage` does the same into a new log"
 ORDER = "`magicbyte salvage` restores the order of moved entries and omits duplicates"

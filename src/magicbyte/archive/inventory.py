@@ -19,6 +19,7 @@ from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.headers import Headers, headers_of, read_headers
+from magicbyte.log.files.missing import CheckpointedOffsets, end_offset, missing_of
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.files.reader import DamageHandler, SegmentReader, decode_chunk, stop_at_damage
 from magicbyte.records import layout
@@ -37,6 +38,7 @@ from magicbyte.workers import in_order
 if TYPE_CHECKING:
     from magicbyte.archive.diff import FetchedLog
     from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.missing import Missing
     from magicbyte.records.columns import RecordColumns
 
     Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -62,6 +64,7 @@ class PartitionInventory:
     tally: Tally
     damage: list[CorruptRecordError]  # in segments
     index_damage: list[CorruptRecordError]  # in index files, snapshots and checkpoints
+    missing: list[Missing] = field(default_factory=list)  # of this partition, by its own files and the checkpoints
 
     @property
     def folder(self) -> PartitionDirectory | None:
@@ -88,6 +91,7 @@ class FetchedInventory:
     tally: Tally
     damage: tuple[()] = ()
     index_damage: tuple[()] = ()
+    missing: tuple[()] = ()
 
     @property
     def folder(self) -> PartitionDirectory | None:
@@ -123,11 +127,17 @@ def _partition_json(inventory: PartitionInventory | FetchedInventory) -> Json:
         "orphans": [] if folder is None else [entry.name for entry in folder.orphans],
         "damagedIndexes": [error.to_json() for error in inventory.index_damage],
         "damage": [error.to_json() for error in inventory.damage],
+        "missing": [each.to_json() for each in inventory.missing],
     }
 
 
-def report_of(inventories: Sequence[PartitionInventory | FetchedInventory], whole: Tally) -> Json:
-    """Return partitions as in `magicbyte inventory --format json`; `whole` is `add_up` of their tallies."""
+def report_of(
+    inventories: Sequence[PartitionInventory | FetchedInventory], whole: Tally, missing: Sequence[Missing] = ()
+) -> Json:
+    """Return partitions as in `magicbyte inventory --format json`; `whole` is `add_up` of their tallies.
+
+    `missing`: partitions without a folder.
+    """
     folders = [each.folder for each in inventories if each.folder is not None]
     total = {
         "partitions": len(inventories),
@@ -138,8 +148,13 @@ def report_of(inventories: Sequence[PartitionInventory | FetchedInventory], whol
         "orphans": sum(len(each.orphans) for each in folders),
         "damagedIndexes": sum(len(each.index_damage) for each in inventories),
         "damage": sum(len(each.damage) for each in inventories),
+        "missing": sum(len(each.missing) for each in inventories) + len(missing),
     }
-    return {"partitions": [each.to_json() for each in inventories], "total": total}
+    return {
+        "partitions": [each.to_json() for each in inventories],
+        "missing": [each.to_json() for each in missing],
+        "total": total,
+    }
 
 
 def take_inventory(
@@ -150,14 +165,15 @@ def take_inventory(
     limit: int = DEFAULT_MAX_BATCH_BYTES,
     threads: int = 1,
     expected_bytes: int | None = None,
+    known: CheckpointedOffsets | None = None,
     on_damage: DamageHandler = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> PartitionInventory:
     """Return the inventory of one partition.
 
     `threads` decode when `deep`. `expected_bytes`: of all partitions that the caller will process (default: of this
-    one), which decide whether to load compiled kernels. `on_damage` is called for all damage, in logs and in the files
-    beside them, and may raise; the inventory also lists it.
+    one), which decide whether to load compiled kernels. `known`: checkpoints that were read before. `on_damage` is
+    called for all damage, in logs and in the files beside them, and may raise; the inventory also lists it.
     """
     counter = EntryCounter(dialect or partition.dialect, deep=deep)
     total = partition.size if expected_bytes is None else expected_bytes
@@ -181,7 +197,15 @@ def take_inventory(
     count_log(partition, counter, limit, threads, total, log_damage, walked)
     progress(sum(segment.log.size for segment in partition.segments) - done)
     counter.finish()
+    result.missing = missing_of(partition, known or CheckpointedOffsets(), end_of(partition, counter.tally))
     return result
+
+
+def end_of(partition: PartitionDirectory, tally: Tally) -> int | None:
+    """Return the end offset of a log by its inventory; None if headers do not have it."""
+    if tally.last_offset is None:
+        return end_offset(partition)
+    return max(tally.last_offset + 1, partition.segments[-1].base_offset)
 
 
 def count_log(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.archive.inventory import CompanionCheck, EntryCounter, PartitionInventory, count_log
+from magicbyte.archive.inventory import CompanionCheck, EntryCounter, PartitionInventory, count_log, end_of
+from magicbyte.log.files.missing import CheckpointedOffsets, missing_of
 
 if TYPE_CHECKING:
     from magicbyte.errors import CorruptRecordError
@@ -41,4 +42,5 @@ def join_counts(partition: PartitionDirectory, parts: Iterable[CountedSegments],
     check.beside()
     counter.finish()
     result.tally = counter.tally
+    result.missing = missing_of(partition, CheckpointedOffsets(), end_of(partition, counter.tally))
     return result

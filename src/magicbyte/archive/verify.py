@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,6 +30,8 @@ from magicbyte.archive.findings import (
     Depth,
     Finding,
     Severity,
+    of_left_out,
+    of_missing,
 )
 from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.codecs.lz4 import HEADER as LZ4_HEADER
@@ -37,13 +39,15 @@ from magicbyte.compiled import kernel
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.chunk import Chunk
-from magicbyte.log.files.directory import OFFSET_INDEX, TIME_INDEX, log_directories
+from magicbyte.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, log_directories
 from magicbyte.log.files.entry_search import limits_of
 from magicbyte.log.files.filesystem import read_whole
+from magicbyte.log.files.left_out import in_use, left_out
+from magicbyte.log.files.missing import CheckpointedOffsets, missing_of, missing_partitions
+from magicbyte.log.files.partitions import choose
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import Buffers, decode_chunk, read_chunks
 from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
-from magicbyte.ports import TopicPartition
 from magicbyte.records.arrays import at_each_byte
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.enriched import EnrichedMessage
@@ -65,9 +69,9 @@ from magicbyte.records.proof import doubtful_rows
 from magicbyte.records.scan import BatchTable, scan
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.directory import DirectoryFiles, PartitionDirectory, SegmentFiles
+    from magicbyte.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory, SegmentFiles
     from magicbyte.log.files.indexes import OffsetIndex, TimeIndex
-    from magicbyte.ports import ReadableFile
+    from magicbyte.ports import ReadableFile, TopicPartition
     from magicbyte.records.columns import RecordColumns
 
     Int64s = np.ndarray[Any, np.dtype[np.int64]]
@@ -89,27 +93,50 @@ def verify(
     threads: int = 1,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Finding]:
-    """Yield all findings, partition by partition and segment by segment, by position.
+    """Yield all findings, partition by partition and segment by segment, by position; then those of log directories.
 
     `dialect` overrides that of the folders. Entries of more than `limit` bytes, or that decompress to more, are
     findings. `threads` decode when DEEP. `progress` receives the bytes checked.
     """
     chosen = list(partitions)
     kernel.expect(sum(each.size for each in chosen))
-    ends: dict[TopicPartition, int] = {}
+    known, ends = CheckpointedOffsets(), dict[str, int]()
     buffers = Buffers(kept=max(threads, _WAITING) + _WALKED)
     with ThreadPoolExecutor(threads, "magicbyte-verify") as pool:
         for partition in chosen:
             work = PartitionCheck(
                 partition, depth, dialect or partition.dialect, limit, pool, threads=threads, buffers=buffers,
-                progress=progress,
+                known=known, progress=progress,
             )  # fmt: skip
             yield from work.check()
-            if partition.topic is not None and partition.partition is not None:
-                ends[TopicPartition(partition.topic, partition.partition)] = work.end_offset
+            ends[partition.path] = work.end_offset
     if depth is not Depth.QUICK:
         for directory in log_directories(chosen):
             yield from check_log_directory(directory, ends)
+
+
+def verify_all(
+    found: FoundLogs,
+    topics: Collection[str] = (),
+    *,
+    depth: Depth = Depth.USUAL,
+    dialect: Dialect | None = None,
+    limit: int = DEFAULT_MAX_BATCH_BYTES,
+    threads: int = 1,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Finding]:
+    """Yield the findings of `verify` for the logs in use, then folders that are not checked and missing partitions.
+
+    `topics`: check only these. Other arguments as in `verify`.
+    """
+    chosen = choose(in_use(found.partitions, quorum=True), topics)
+    yield from verify(chosen, depth=depth, dialect=dialect, limit=limit, threads=threads, progress=progress)
+    for folder in left_out(found.partitions, topics, quorum=True):
+        yield of_left_out(folder)
+    known = CheckpointedOffsets()
+    for directory in found.directories:
+        for missing in missing_partitions(directory, found.partitions, known, topics):
+            yield of_missing(missing)
 
 
 class _Run(NamedTuple):
@@ -164,12 +191,15 @@ class PartitionCheck:
         *,
         threads: int = 1,
         buffers: Buffers | None = None,
+        known: CheckpointedOffsets | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> None:
+        self.known = CheckpointedOffsets() if known is None else known
         self.partition, self.depth, self.dialect, self.limit = partition, depth, dialect, limit
         self.progress, self.pool, self.threads = progress, pool, threads
         self.buffers = Buffers(kept=max(threads, _WAITING) + _WALKED) if buffers is None else buffers
         self.end_offset = partition.segments[0].base_offset if partition.segments else 0
+        self.reached_offset = self.end_offset  # the end with damaged entries whose offsets are known
         self.epochs = LeaderEpochs()
         self.ends_with_batch: bool | None = None
 
@@ -177,8 +207,7 @@ class PartitionCheck:
         """Yield the findings of all files of the partition."""
         for segment in self.partition.segments:
             yield from self.segment(segment)
-        if self.depth is not Depth.QUICK:
-            yield from self.beside()
+        yield from self.beside()
 
     def follow(self, end_offset: int, epochs: LeaderEpochs, *, ends_with_batch: bool | None) -> None:
         """Apply the results of the next segments, which another worker has checked."""
@@ -337,6 +366,8 @@ class PartitionCheck:
         for gap in gaps:
             error = gap.error
             offsets = error.offsets if last is None else (gap.last + 1, last) if gap.last < last else None
+            if offsets is not None:
+                self.reached_offset = max(self.reached_offset, offsets[1] + 1)
             advice = SALVAGE
             if isinstance(error, TruncatedLogError) and is_last:
                 advice = TORN
@@ -348,8 +379,12 @@ class PartitionCheck:
     # ---- files beside the segments
 
     def beside(self) -> Iterator[Finding]:
-        """Yield the findings of all files except those of segments."""
+        """Yield the findings of all files except those of segments: when QUICK, only of what is missing."""
         partition = self.partition
+        lost = missing_of(partition, self.known, max(self.end_offset, self.reached_offset))
+        yield from map(of_missing, lost)
+        if self.depth is Depth.QUICK:
+            return
         last_base = partition.segments[-1].base_offset if partition.segments else 0
         for offset in partition.snapshots:
             path = partition.snapshots[offset].path
@@ -358,8 +393,6 @@ class PartitionCheck:
             except CorruptRecordError as error:
                 yield _of_error(error, REBUILD, path)
                 continue
-            if offset > self.end_offset:
-                yield _beyond(path, "offset of the snapshot", self.end_offset, offset, REBUILD)
             for producer in snapshot.producers:
                 if producer.last_offset >= offset:
                     yield _beyond(
@@ -379,8 +412,13 @@ class PartitionCheck:
             severity = Severity.NOTE if is_deleted else Severity.WARNING
             what = "file that was being deleted" if is_deleted else "file of unfinished work"
             yield Finding(severity, leftover.path, what, "none", f"{leftover.size} bytes", WAIT)
+        without_log = {each.path.removesuffix(LOG) for each in lost}
         for orphan in partition.orphans:
-            yield Finding(Severity.WARNING, orphan.path, "index", "one of a .log file", "no such .log", DELETE)
+            if partition.segments and orphan.path.rpartition(".")[0] not in without_log:
+                yield Finding(Severity.WARNING, orphan.path, "index", "one of a .log file", "no such .log", DELETE)
+        for other in partition.others:
+            found = "a folder" if other.is_directory else "another file"
+            yield Finding(Severity.NOTE, other.path, "name", "that of a file of Kafka", found, NOTHING)
         for segment in partition.segments:
             if OFFSET_INDEX not in segment.companions and self.dialect is Dialect.KAFKA:
                 found = "none" if segment.base_offset < last_base else "none of the last segment"
@@ -397,8 +435,6 @@ class PartitionCheck:
         except CorruptRecordError as error:
             yield _of_error(error, LOOK, entry.path)
             return
-        if noted and noted[-1].start_offset > self.end_offset:
-            yield _beyond(entry.path, "start of the last epoch", self.end_offset, noted[-1].start_offset, LOOK)
         for (epoch, start), known in self.epochs.unlike(noted) if self.ends_with_batch else ():
             found = "no such epoch" if known is None else f"from offset {known} on"
             expected = f"epoch {epoch} from offset {start} on, or from before it"
@@ -674,8 +710,11 @@ def _beyond(path: str, what: str, most: int, found: int, advice: str) -> Finding
     return Finding(Severity.ERROR, path, what, f"up to {most}", str(found), advice)
 
 
-def check_log_directory(directory: DirectoryFiles, ends: dict[TopicPartition, int]) -> Iterator[Finding]:
-    """Compare the checkpoints of a log directory with the partitions that were checked."""
+def check_log_directory(directory: DirectoryFiles, ends: Mapping[str, int]) -> Iterator[Finding]:
+    """Compare the checkpoints of a log directory with its partitions that were checked: `ends` by path of the folder.
+
+    `missing_of` compares the end of each log with the offsets that it had reached.
+    """
     for read in (directory.meta_properties, directory.clean_shutdown):
         try:
             read()
@@ -687,14 +726,14 @@ def check_log_directory(directory: DirectoryFiles, ends: dict[TopicPartition, in
             known[name] = directory.offsets(name) or {}
         except CorruptRecordError as error:
             yield _of_error(error, "a broker starts without it, but checks more", error.path or directory.path)
-    for name, offsets in known.items():
-        for partition, offset in offsets.items():
-            if (end := ends.get(partition)) is not None and offset > end:
+    for name in (checkpoints.LOG_START, checkpoints.CLEANER):
+        for partition, offset in known.get(name, {}).items():
+            if (end := ends.get(f"{directory.path}/{partition}")) is not None and offset > end:
                 what = f"offset of {partition}"
                 yield _beyond(directory.texts[name].path, what, end, offset, "records may be missing at the log's end")
     starts, marks = known.get(checkpoints.LOG_START, {}), known.get(checkpoints.HIGH_WATERMARK, {})
     for partition, start in starts.items():
         mark = marks.get(partition)
-        if partition in ends and mark is not None and start > mark:
+        if f"{directory.path}/{partition}" in ends and mark is not None and start > mark:
             path = directory.texts[checkpoints.LOG_START].path
             yield _beyond(path, f"log start offset of {partition}", mark, start, LOOK)

@@ -11,7 +11,6 @@ from magicbyte.archive.findings import Depth, Finding, Severity
 from magicbyte.archive.verify import PartitionCheck, check_log_directory
 from magicbyte.compiled import kernel
 from magicbyte.log.files.directory import log_directories
-from magicbyte.ports import TopicPartition
 
 if TYPE_CHECKING:
     from magicbyte.log.files.directory import PartitionDirectory
@@ -58,15 +57,11 @@ def _beside(
     partition: PartitionDirectory, depth: Depth, limit: int, parts: Sequence[CheckedSegments]
 ) -> Iterator[Finding]:
     """Yield the findings for the files beside the segments."""
-    if depth is Depth.QUICK:
-        return
     with ThreadPoolExecutor(1, "magicbyte-verify") as pool:
         check = PartitionCheck(partition, depth, partition.dialect, limit, pool)
         for part in parts:
             check.follow(part.end_offset, part.epochs, ends_with_batch=part.ends_with_batch)
         yield from check.beside()
-    ends: dict[TopicPartition, int] = {}
-    if partition.topic is not None and partition.partition is not None:
-        ends[TopicPartition(partition.topic, partition.partition)] = check.end_offset
-    for directory in log_directories([partition]):
-        yield from check_log_directory(directory, ends)
+    if depth is not Depth.QUICK:
+        for directory in log_directories([partition]):
+            yield from check_log_directory(directory, {partition.path: check.end_offset})

@@ -14,6 +14,7 @@ from magicbyte.public.sources import is_topic, open_sources
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.client import Client
+    from magicbyte.log.files.directory import DirectoryFiles
     from magicbyte.ports import TopicPartition
     from magicbyte.public.sources import Source
     from magicbyte.records.layout import Dialect
@@ -55,15 +56,19 @@ def client_of(bootstrap: str, *, client_id: str = "magicbyte", settings: Mapping
 
 @contextlib.contextmanager
 def sources_at(
-    paths: Iterable[str], as_: TopicPartition | None = None, dialect: Dialect | None = None
+    paths: Iterable[str],
+    as_: TopicPartition | None = None,
+    dialect: Dialect | None = None,
+    directories: list[DirectoryFiles] | None = None,
 ) -> Iterator[list[Source]]:
-    """Yield the partitions at `paths`. Raises BadParameter, and as `open_sources` does."""
+    """Yield the partitions at `paths`. Arguments as in `open_sources`; raises as it does, and BadParameter."""
     paths, settings = list(paths), raw_settings_given()
     if settings and not any(map(is_topic, paths)):
         raise click.UsageError("--config and -X are settings of a client: expected a PATH kafka://HOST:PORT/TOPIC")
     with contextlib.ExitStack() as stack:
         try:
-            found = stack.enter_context(open_sources(paths, as_=as_, dialect=dialect, settings=settings))
+            opened = open_sources(paths, as_=as_, dialect=dialect, settings=settings, directories=directories)
+            found = stack.enter_context(opened)
         except ValueError as error:
             raise click.BadParameter(str(error)) from error
         yield found

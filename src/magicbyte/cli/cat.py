@@ -152,7 +152,7 @@ def cat(
         raise click.UsageError("--timestamp-millis is for --format arrow and parquet: the others show every timestamp")
     damage = DamagePolicy(on_damage)
     with contextlib.ExitStack() as stack:
-        partitions = _partitions(stack, paths, as_, request)
+        partitions = _partitions(stack, paths, as_, request, damage)
         total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
         folders = [each for each in partitions if isinstance(each, PartitionDirectory)]
         inputs = inputs_of([path for path in paths if not is_topic(path)], folders)
@@ -190,20 +190,33 @@ def _check(form: str, values: str | None, output: Path | None, wanted: WantedRec
 
 
 def _partitions(
-    stack: contextlib.ExitStack, paths: tuple[str, ...], as_: TopicPartition | None, wanted: WantedRecords
+    stack: contextlib.ExitStack,
+    paths: tuple[str, ...],
+    as_: TopicPartition | None,
+    wanted: WantedRecords,
+    damage: DamagePolicy,
 ) -> list[Source]:
-    """Return the selected partitions. Connections to brokers are closed with `stack`."""
+    """Return the selected partitions, and complain about folders that are not read and about what is missing.
+
+    Connections to brokers are closed with `stack`.
+    """
     from magicbyte.compiled import kernel
-    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory
     from magicbyte.log.files.left_out import left_out
+    from magicbyte.log.files.missing import missing_in
     from magicbyte.log.files.partitions import choose
 
-    found = stack.enter_context(sources_at(paths, as_, wanted.dialect))
+    directories: list[DirectoryFiles] = []
+    found = stack.enter_context(sources_at(paths, as_, wanted.dialect, directories))
     used = served(found, wanted.topics)
     folders = [each for each in found if isinstance(each, PartitionDirectory)]
     for folder, why, is_only_copy in left_out(folders, wanted.topics):
         advice = " (no other folder has this partition: give this path itself to read it)" if is_only_copy else ""
         complain(f"left out: {folder.path}: {why}{advice}")
+    missing = missing_in(FoundLogs([each for each in folders if each in used], directories), wanted.topics)
+    for each in missing:
+        complain(f"missing: {each}")
+    damage.missing(missing)
     kernel.expect(sum(each.size for each in used if isinstance(each, PartitionDirectory)))
     return choose(used, wanted.topics, wanted.partitions)
 

@@ -20,8 +20,12 @@ from magicbyte.printable import time_text
 from magicbyte.public.sources import doubts, is_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from magicbyte.archive.inventory import FetchedInventory, PartitionInventory
     from magicbyte.archive.tally import FormatCount, Tally
+    from magicbyte.log.files.directory import DirectoryFiles
+    from magicbyte.log.files.missing import Missing
     from magicbyte.ports import TopicPartition
     from magicbyte.records.layout import Dialect
 
@@ -67,14 +71,18 @@ def inventory(
     """
     from magicbyte.archive.inventory import add_up, report_of, take_fetched_inventory, take_inventory
     from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.missing import CheckpointedOffsets, missing_partitions
     from magicbyte.log.files.partitions import choose
 
     if deep and any(map(is_topic, paths)):
         raise click.UsageError("--deep is for logs on disk: of a topic in a cluster only headers are read")
     damage = DamagePolicy("skip")
     inventories: list[Inventory] = []
+    directories: list[DirectoryFiles] = []
+    known = CheckpointedOffsets()
     with contextlib.ExitStack() as stack:
-        partitions = choose(stack.enter_context(sources_at(paths, as_, dialect)), topics)
+        found = stack.enter_context(sources_at(paths, as_, dialect, directories))
+        partitions = choose(found, topics)
         total = sum(each.size for each in partitions if isinstance(each, PartitionDirectory))
         advance = stack.enter_context(progress(total))
         for partition in partitions:
@@ -91,15 +99,19 @@ def inventory(
                     limit=max_batch_bytes,
                     threads=threads,
                     expected_bytes=total,
+                    known=known,
                     on_damage=damage,
                     progress=advance,
                 )
             )
     whole = add_up(each.tally for each in inventories)
+    folders = [each for each in found if isinstance(each, PartitionDirectory)]
+    missing = [each for at in directories for each in missing_partitions(at, folders, known, topics)]
     if form == "json":
-        say_json(report_of(inventories, whole))
+        say_json(report_of(inventories, whole, missing))
     else:
-        say(*_text(inventories, whole))
+        say(*_text(inventories, whole, missing))
+    damage.missing([*(each for counted in inventories for each in counted.missing), *missing])
     damage.exit()
 
 
@@ -111,7 +123,7 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else _NAME + _OTHERS + _SPAN
 
 
-def _text(inventories: list[Inventory], whole: Tally) -> list[str]:
+def _text(inventories: list[Inventory], whole: Tally, missing: Sequence[Missing]) -> list[str]:
     """Return a table of the partitions, with notes on anything unusual, and a table of the formats."""
     spans = [
         f"{_known(each.tally.first_offset)}..{_known(each.tally.last_offset)}" if each.tally.batches else "-"
@@ -133,6 +145,8 @@ def _text(inventories: list[Inventory], whole: Tally) -> list[str]:
         )
         lines += [f"    {note}" for note in _notes(counted)]
         lines += [bad(f"    damaged: {what}") for what in _damage(counted)]
+        lines += [_missing_line(each) for each in counted.missing]
+    lines += [_missing_line(each) for each in missing]
     size = sum(each.size for each in inventories)
     segments = sum(len(folder.segments) for folder in (each.folder for each in inventories) if folder is not None)
     lines += [
@@ -152,8 +166,17 @@ def _text(inventories: list[Inventory], whole: Tally) -> list[str]:
     return lines
 
 
+def _missing_line(missing: Missing) -> str:
+    from magicbyte.log.files.missing import Certainty
+
+    line = f"    missing: {missing}"
+    return line if missing.certainty is Certainty.NOTHING else bad(line)
+
+
 def _notes(counted: Inventory) -> list[str]:
     """Return the notes on one partition."""
+    from magicbyte.log.files.left_out import QUORUMS_OWN, is_quorums_own
+
     tally, folder = counted.tally, counted.folder
     notes = [", ".join(_share(*each, tally) for each in sorted(tally.formats.items()))] if tally.formats else []
     notes += _tally_notes(tally)
@@ -166,6 +189,8 @@ def _notes(counted: Inventory) -> list[str]:
         notes.append(f"starts at offset {counted.log_start_offset}: records before it are deleted")
     if folder is not None and folder.state.value != "current":
         notes.append(f"the folder's name says: {folder.state.value}")
+    if is_quorums_own(counted.partition.topic):
+        notes.append(QUORUMS_OWN)
     if folder is not None and folder.leftovers:
         notes.append(f"left behind by a broker: {_names([entry.name for entry in folder.leftovers])}")
     if folder is not None and folder.orphans:

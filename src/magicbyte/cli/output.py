@@ -13,13 +13,16 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
 from magicbyte.cli.progress import hide_bar
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, TruncatedLogError
 from magicbyte.printable import printable, printable_text
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.missing import Missing
 
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 
@@ -133,6 +136,12 @@ class DamagePolicy:
         if self.stops:
             raise error
         complain(error)
+
+    def missing(self, missing: Iterable[Missing]) -> None:
+        """Count what a log directory proves to be missing as damage, unless it held no records."""
+        from magicbyte.log.files.missing import Certainty
+
+        self.found += sum(each.certainty is not Certainty.NOTHING for each in missing)
 
     def exit(self) -> None:
         """Exit with status 1 if there was any damage."""

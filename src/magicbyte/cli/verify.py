@@ -56,23 +56,25 @@ def verify(
     Exit status: 0 sound (with notes at most), 1 a fault was found, 2 wrong use.
     """
     from magicbyte.archive.findings import Depth, Severity
-    from magicbyte.archive.verify import verify as check
-    from magicbyte.log.files.directory import discover
+    from magicbyte.archive.verify import verify_all
+    from magicbyte.log.files.directory import survey
     from magicbyte.log.files.left_out import in_use
     from magicbyte.log.files.partitions import choose
 
     if quick and deep:
         raise click.UsageError("--quick and --deep exclude each other")
     depth = Depth.QUICK if quick else Depth.DEEP if deep else Depth.USUAL
-    partitions = choose(in_use(discover(paths, as_), quorum=True), topics)
+    logs = survey(paths, as_)
+    partitions = choose(in_use(logs.partitions, quorum=True), topics)
     for doubt in doubts(partitions, dialect):
         complain(f"warning: {doubt}")
     total = sum(each.size for each in partitions)
     counts = dict.fromkeys(Severity, 0)
     listed: list[Json] = []
     with progress(total) as advance:
-        findings = check(
-            partitions,
+        findings = verify_all(
+            logs,
+            topics,
             depth=depth,
             dialect=dialect,
             limit=max_batch_bytes,

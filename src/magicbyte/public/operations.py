@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files.directory import PartitionDirectory, discover
+from magicbyte.log.files.directory import PartitionDirectory, survey
 from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.outputs import inputs_of, local_output, refuse_overlap
 from magicbyte.log.files.partitions import choose
@@ -97,15 +97,16 @@ def verify(
     Raises LogDirectoryError, UnknownTopicError, OSError, and ValueError for an invalid argument.
     """
     from magicbyte.archive.findings import Depth as DepthOfCheck
-    from magicbyte.archive.verify import verify as check
+    from magicbyte.archive.verify import verify_all
 
     depths = {each.value: each for each in DepthOfCheck}
     if depth not in depths:
         raise ValueError(f"depth={depth!r}: expected {', '.join(map(repr, depths))}")
     threads = checked_threads(threads)
-    partitions = choose(in_use(discover([_on_disk(path, "verify")]), quorum=True), _topics(topic))
-    warn_of_dialect(partitions, dialect)
-    return list(check(partitions, depth=depths[depth], dialect=dialect, limit=max_batch_bytes, threads=threads))
+    found, topics = survey([_on_disk(path, "verify")]), _topics(topic)
+    warn_of_dialect(choose(in_use(found.partitions, quorum=True), topics), dialect)
+    findings = verify_all(found, topics, depth=depths[depth], dialect=dialect, limit=max_batch_bytes, threads=threads)
+    return list(findings)
 
 
 def convert(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from magicbyte.client.fetched import FetchedPartition
-    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.directory import DirectoryFiles, PartitionDirectory
     from magicbyte.log.files.reader import DamageHandler, Selection
     from magicbyte.ports import Many, TopicPartition
     from magicbyte.records.columns import RecordColumns
@@ -71,11 +71,13 @@ def open_sources(
     as_: TopicPartition | None = None,
     dialect: Dialect | None = None,
     settings: Mapping[str, str] | None = None,
+    directories: list[DirectoryFiles] | None = None,
 ) -> Iterator[list[Source]]:
     """Yield the partitions at `paths`: those of folders first, then those of clusters, connected during the block.
 
     A path is one of `discover`, or kafka://HOST:PORT/TOPIC[/PARTITION]. `as_` names the only folder. `settings`: of the
-    clients, by Kafka's names.
+    clients, by Kafka's names. `directories` receives the log directories, for `missing_partitions`: without it, one
+    that has no partition folder raises nothing if there are others.
 
     Raises LogDirectoryError, UnknownTopicError, BrokerError, NetworkError; ValueError for another kafka:// address.
     """
@@ -84,14 +86,19 @@ def open_sources(
     sources: list[Source] = []
     with contextlib.ExitStack() as stack:
         if folders:
-            from magicbyte.log.files.directory import discover
+            from magicbyte.log.files.directory import discover, survey
 
             many: Many = map
             if any("://" in each for each in folders):
                 from magicbyte.workers import requests_at_once
 
                 many = stack.enter_context(requests_at_once())
-            sources += discover(folders, as_, many=many)
+            if directories is None:
+                sources += discover(folders, as_, many=many)
+            else:
+                found = survey(folders, as_, many=many)
+                sources += found.partitions
+                directories += found.directories
         for address in filter(is_topic, paths):
             from magicbyte.client.fetched import open_topic
 

@@ -17,7 +17,6 @@ from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import LOG, parse_file
 from magicbyte.log.files.names import FolderState, folder_name, offset_file
 from magicbyte.ports import TopicPartition
-from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ def missing_of(partition: PartitionDirectory, known: CheckpointedOffsets, end: i
         for entry in partition.special
         if entry not in unreadable.values()
     ]  # fmt: skip
-    lost = unreadable.keys() | _lost_bases(partition)
+    lost = unreadable.keys() | _lost_bases(partition, end)
     if not partition.segments and not unreadable:
         if mark is not None and mark.offset > start:
             certainty = Certainty.RECORDS
@@ -213,12 +212,14 @@ def missing_of(partition: PartitionDirectory, known: CheckpointedOffsets, end: i
     for base in sorted(lost):
         after = next((each for each in bases if each > base), None)
         until = mark if after is None else _Mark(after, f"{partition.path}/{after:020}{LOG}")
-        entry = unreadable.get(base)
+        entry, span = unreadable.get(base), _span(base, until)
+        is_certain = span is not None or (entry is not None and until is None)
         missing.append(
             Missing(
                 partition.topic, partition.partition, f"{partition.path}/{base:020}{LOG}", "segment",
                 _expected(base, until), "none, though it has an index" if entry is None else entry.kind,
-                _OF_SEGMENT if entry is None else _OF_SPECIAL, Certainty.RECORDS, _span(base, until),
+                _OF_SEGMENT if entry is None else _OF_SPECIAL,
+                Certainty.RECORDS if is_certain else Certainty.UNKNOWN, span,
                 None if until is None else until.path,
             )
         )  # fmt: skip
@@ -247,6 +248,7 @@ def end_offset(partition: PartitionDirectory) -> int | None:
 def _segment_end(partition: PartitionDirectory, segment: SegmentFiles) -> int:
     from magicbyte.log.files.headers import read_headers
     from magicbyte.log.files.reader import SegmentReader
+    from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 
     try:
         position = SegmentReader(partition).start_position(segment, (1 << 63) - 1)
@@ -255,8 +257,12 @@ def _segment_end(partition: PartitionDirectory, segment: SegmentFiles) -> int:
     end = segment.base_offset
     with partition.files.open(segment.log.path) as file:
         for headers in read_headers(
-            file, start=position, dialect=partition.dialect, on_damage=lambda _: None,
-            limit=DEFAULT_MAX_BATCH_BYTES, expected_bytes=0,
+            file,
+            start=position,
+            dialect=partition.dialect,
+            on_damage=lambda _: None,
+            limit=DEFAULT_MAX_BATCH_BYTES,
+            expected_bytes=0,
         ):
             if len(headers):
                 end = max(end, int(headers.last_offset.max()) + 1)
@@ -290,29 +296,27 @@ def _evidence(partition: PartitionDirectory, known: CheckpointedOffsets) -> tupl
     return start, _highest(marks)
 
 
-def _lost_bases(partition: PartitionDirectory) -> set[int]:
+def _lost_bases(partition: PartitionDirectory, end: int | None) -> set[int]:
     """Return the base offsets of segments that have an index, but no .log, and are not older than the log.
 
-    A broker renames the files of a segment before it deletes them, the .log first.
+    A broker renames the files of a segment before it deletes them, the .log first. `end`: as in `missing_of`.
     """
     if not partition.segments:
         return set()
-    first = partition.segments[0].base_offset
     deleted = {name.offset for each in partition.leftovers if (name := offset_file(each.name)) and name.kind == LOG}
     bases = {name.offset for each in partition.orphans if (name := offset_file(each.name)) is not None}
-    lost = set()
-    for base in bases - deleted:
-        before = [segment for segment in partition.segments if segment.base_offset < base]
-        if base > first and not _reaches(partition, before[-1], base):
-            lost.add(base)
-    last = partition.segments[-1].base_offset
-    return lost | {base for base in bases - deleted if base > last}
+    first = partition.segments[0].base_offset
+    return {base for base in bases - deleted if base > first and not _is_inside(partition, base, end)}
 
 
-def _reaches(partition: PartitionDirectory, segment: SegmentFiles, base: int) -> bool:
-    """Return whether the segments go on without a gap at `base`, so that an index of that name is only a leftover."""
-    after = next((each.base_offset for each in partition.segments if each.base_offset > base), None)
-    return after is not None and _segment_end(partition, segment) >= after
+def _is_inside(partition: PartitionDirectory, base: int, end: int | None) -> bool:
+    """Return whether the records at `base` are in a segment of a lower base, so that its index is only a leftover."""
+    before = [segment for segment in partition.segments if segment.base_offset < base][-1]
+    after = next((segment.base_offset for segment in partition.segments if segment.base_offset > base), None)
+    if after is None and end is not None:
+        return base < end
+    reached = _segment_end(partition, before)
+    return base < reached if after is None else after <= reached
 
 
 def _marks(directory: str, key: TopicPartition, offsets: Mapping[str, Mapping[TopicPartition, int]]) -> Iterator[_Mark]:
