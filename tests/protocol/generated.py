@@ -3,6 +3,7 @@
 import base64
 import importlib
 import sys
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -107,7 +108,12 @@ def codecs() -> dict[str, Codec]:
 def compiled(schema: MessageSchema) -> Codec:
     """Return a codec for a schema that is no file: its code is made and run here."""
     ((_, text),) = modules({schema.name: schema}).items()
+    return loaded([schema], text)[schema.name]
+
+
+def loaded(schemas: Sequence[MessageSchema], text: str) -> dict[str, Codec]:
+    """Return codecs for the messages of one module, whose code is run here."""
     module = ModuleType("compiled")
     sys.modules[module.__name__] = module  # where dataclasses look for ClassVar
-    exec(compile(text, schema.name, "exec"), module.__dict__)
-    return Codec(schema, module, class_names([schema]))
+    exec(compile(text, schemas[0].name, "exec"), module.__dict__)
+    return {schema.name: Codec(schema, module, class_names(schemas)) for schema in schemas}

@@ -329,6 +329,21 @@ def test_valid_versions_have_an_end() -> None:
     assert rules(validVersions="0+") == ["versions"]
 
 
+def test_a_file_of_an_old_kafka_passes_with_a_warning_that_says_what_was_assumed() -> None:
+    text = json.dumps({"type": "data", "name": "Tick", "validVersions": "0-2", "fields": [field()]})
+    message, errors = check(text + "\n]}\n")
+    assert message is not None
+    assert message.flexible_versions == Versions.NONE
+    assert [(error.warning, error.mend.partition(",")[0]) for error in errors] == [
+        (True, '"none" is assumed'),
+        (True, "the rest is ignored"),
+    ]
+
+
+def test_a_flexible_range_that_cannot_be_read_is_not_assumed_to_be_none() -> None:
+    assert rules(field(type="string", flexibleVersions="5+"), flexibleVersions="many") == ["versions"]
+
+
 def test_a_request_needs_an_api_key() -> None:
     assert rules(type="request") == ["missing-key"]
     assert rules(type="request", apiKey=40000) == ["api-key"]

@@ -20,7 +20,7 @@ def test_an_example_says_what_the_page_says(
     Path("tick.json").write_text(text, encoding="utf-8")
     result = run("schema", "check", "tick.json")
     assert result.stdout.splitlines()[:-1] == said.splitlines()
-    assert result.exit_code == 1
+    assert result.exit_code == int(any(": warning: " not in head for head in re.findall("^tick.*", said, re.MULTILINE)))
 
 
 def test_every_rule_has_an_example() -> None:

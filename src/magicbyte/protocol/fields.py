@@ -23,6 +23,7 @@ new: Final = object.__new__
 NULL_UUID: Final = uuid.UUID(int=0)  # what Kafka writes for "no id"
 LONGEST_STRING: Final = 0x7FFF  # bytes, in flexible versions too
 ONE_BYTE: Final = 0x80  # smaller varints take one byte
+EMPTY_STRUCTS: Final = 1000  # elements without bytes that an array may have: they cost their sender nothing
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -107,15 +108,16 @@ def read_length(data: memoryview, at: int, flexible: bool, field: str) -> tuple[
 def read_count(data: memoryview, at: int, flexible: bool, minimum: int, field: str) -> tuple[int, int]:
     """Read the count of an array, -1 for null.
 
-    That many elements of `minimum` bytes must fit into the remaining bytes.
+    That many elements of `minimum` bytes must fit into the remaining bytes. Structs may have no bytes in some version:
+    then as many as there are bytes, or `EMPTY_STRUCTS`. Kafka's classes from 3.3 on read none of these.
     """
     if flexible and (count := data[at]) < ONE_BYTE:
         count, end = count - 1, at + 1
     else:
         count, end = read_length(data, at, flexible, field)
-    if count * minimum > len(data) - end:
-        most = f"at most {(len(data) - end) // minimum} elements"
-        raise ProtocolError(field, expected=most, found=count, position=at)
+    if count * minimum > len(data) - end or (minimum == 0 and count > max(len(data) - end, EMPTY_STRUCTS)):
+        most = (len(data) - end) // minimum if minimum else max(len(data) - end, EMPTY_STRUCTS)
+        raise ProtocolError(field, expected=f"at most {most} elements", found=count, position=at)
     if count > 0 and (allowance := current_allowance.get()) is not None:
         allowance.take(count, field, at)
     return count, end

@@ -1,9 +1,9 @@
 """The schema compiler: parses Kafka's message files, with per-field integer encodings (KIP-625), into checked trees.
 
     >>> from magicbyte.schema import check
-    >>> message, errors = check('{"type": "data", "name": "Tick", "validVersions": "0", "fields": []}')
+    >>> message, errors = check('{"type": "data", "name": "Tick", "validVersions": "0", "flexibleVersions": "0+"}')
     >>> print(errors[0].rule, errors[0].mend)
-    missing-key write "flexibleVersions": "0+", or "none" for the old forms
+    missing-key write "fields": [] where there are none
 
 docs/schema/grammar.md describes the language. At run time nothing imports this room: generated code needs only
 `magicbyte.protocol`.

@@ -143,8 +143,11 @@ class _Checker:
                 mend=f'write "{valid.lowest}-N" with the version that is the newest',
             )  # fmt: skip
         if valid is None or not valid.is_empty:  # an API without versions is gone: only its key must stay reserved
-            keys.require("flexibleVersions", 'write "flexibleVersions": "0+", or "none" for the old forms')
+            assumed = '"none" is assumed, as by Kafka 2.3 to 2.8; write "flexibleVersions": "none", or "0+"'
+            keys.require("flexibleVersions", assumed, warning=True)
         flexible = keys.versions("flexibleVersions")
+        if flexible is None and not keys.has_bad("flexibleVersions"):
+            flexible = Versions.NONE
         if flexible is not None and not flexible.is_empty and not flexible.open_ended:
             self._wrong(
                 Rule.FLEXIBLE_VERSIONS, "flexibleVersions", expected="none, or an open-ended range",

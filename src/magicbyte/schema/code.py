@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from magicbyte.printable import printable
+
 WIDTH: Final = 120  # columns
 
 
@@ -92,7 +94,7 @@ def quoted(text: str) -> str:
 
 def wrapped(text: str, indent: int, *, hanging: bool = False) -> list[str]:
     """Return text as lines that fit after `indent` columns, safe in a docstring."""
-    text = " ".join(text.replace("\\", "\\\\").replace('"""', "'''").split())
+    text = printable(" ".join(text.replace("\\", "\\\\").replace('"""', "'''").split()))
     text = f"{text}." if text.endswith('"') else text
     return textwrap.wrap(
         text, WIDTH - indent - 3, subsequent_indent="    " if hanging else "", break_long_words=False,

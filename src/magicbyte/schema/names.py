@@ -27,13 +27,21 @@ RUNTIME: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """The names that modules may import, by module of `protocol/`, in ruff's order of imports."""
-TAKEN_ATTRIBUTES: Final = frozenset((
-    "bool", "bytes", "dataclass", "encode", "field", "float", "int", "list", "range", "read", "read_at", "self", "size",
-    "str", "tuple", "unknown_tags", "write",
+TAKEN: Final = frozenset((
+    *keyword.kwlist,
+    *(name for names in RUNTIME.values() for name in names),
+    # modules that generated code imports, and what it imports from them
+    "ClassVar", "Sequence", "UUID", "collections", "dataclass", "dataclasses", "field", "magicbyte", "struct", "typing",
+    "uuid",
+    # builtins that it uses
+    "bool", "bytes", "float", "int", "len", "list", "memoryview", "range", "staticmethod", "str", "tuple",
+    # attributes of messages
+    "encode", "read", "read_at", "read_within", "self", "size", "unknown_tags", "write",
 ))  # fmt: skip
-TAKEN_CLASSES: Final = frozenset(
-    (*(name for names in RUNTIME.values() for name in names), "ClassVar", "Sequence", "UUID", "None", "True", "False")
-)
+"""The names that generated code needs for itself: no field, struct or module has one of them.
+
+The class of a message keeps even such a name, because it is found by it: what the module imports yields (`imported`).
+"""
 
 
 def snake(name: str) -> str:
@@ -47,10 +55,26 @@ def attributes(fields: Iterable[FieldSchema]) -> dict[str, str]:
     chosen_names: dict[str, str] = {}
     for field in fields:
         name = snake(field.name)
-        while name in chosen_names.values() or name in TAKEN_ATTRIBUTES or keyword.iskeyword(name):
+        while name in chosen_names.values() or name in TAKEN:
             name += "_"
         chosen_names[field.name] = name
     return chosen_names
+
+
+def module_name(name: str) -> str:
+    """Return the module for messages with this common part of their names, without `.py`."""
+    module = snake(name)
+    return f"{module}_" if module in TAKEN else module
+
+
+def message_class(name: str) -> str:
+    """Return the class of a message: its own name, unless that is one of Python's words, such as `None`."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def imported(name: str, messages: Iterable[MessageSchema]) -> str:
+    """Return the name of something imported, in the module of `messages`: one of them may have its name."""
+    return f"_{name}" if any(message.name == name for message in messages) else name
 
 
 def class_names(messages: Sequence[MessageSchema]) -> dict[tuple[str, str], str]:
@@ -63,10 +87,10 @@ def class_names(messages: Sequence[MessageSchema]) -> dict[tuple[str, str], str]
     chosen_names: dict[tuple[str, str], str] = {}
     for message in messages:
         for name in message.structs:
-            unique = names.count(name) == 1 and name not in taken and name not in TAKEN_CLASSES
+            unique = names.count(name) == 1 and name not in taken and name not in TAKEN
             chosen = name if unique else f"{message.name}{name}"
             while (
-                chosen in chosen_names.values() or (not unique and chosen in names) or chosen in taken | TAKEN_CLASSES
+                chosen in chosen_names.values() or (not unique and chosen in names) or chosen in taken | TAKEN
             ):
                 chosen += "_"
             chosen_names[message.name, name] = chosen

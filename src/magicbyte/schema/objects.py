@@ -91,10 +91,13 @@ class Fields:
         """Return the value of the key, or None."""
         return self._values.get(key)
 
-    def require(self, key: str, mend: str) -> bool:
-        """Return whether the key exists; report it as missing otherwise."""
+    def require(self, key: str, mend: str, *, warning: bool = False) -> bool:
+        """Return whether the key exists; report it as missing otherwise, as a warning where a value is assumed."""
         if key not in self._values and key not in self._bad:
-            self._add(Rule.MISSING_KEY, self.at, f"the key {quoted(key)}", "none", mend)
+            self._report.add(
+                Rule.MISSING_KEY, self.at, self.field, expected=f"the key {quoted(key)}", found="none", mend=mend,
+                warning=warning,
+            )  # fmt: skip
         return key in self._values
 
     def text(self, key: str) -> str | None:

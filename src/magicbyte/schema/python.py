@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from magicbyte.schema.code import WIDTH, Call, call, lines, names_read, signature, wrapped
-from magicbyte.schema.names import RUNTIME, attributes, class_names, snake
+from magicbyte.schema.names import RUNTIME, attributes, message_class, module_name
 from magicbyte.schema.python_read import Reading
 from magicbyte.schema.python_struct import Constants, Struct
 from magicbyte.schema.python_write import Writing
@@ -63,7 +63,7 @@ def groups(schemas: Mapping[str, MessageSchema]) -> dict[str, list[MessageSchema
     """Return the messages of each module by its name: request and response, key and value."""
     found: dict[str, list[MessageSchema]] = {}
     for name in sorted(schemas):
-        found.setdefault(snake(_base(schemas[name], schemas)), []).append(schemas[name])
+        found.setdefault(module_name(_base(schemas[name], schemas)), []).append(schemas[name])
     return found
 
 
@@ -82,7 +82,7 @@ class _Module:
 
     def __init__(self, messages: Sequence[MessageSchema]) -> None:
         self.messages = sorted(messages, key=lambda each: (each.type == "response", each.name))
-        self.constants = Constants(class_names(self.messages))
+        self.constants = Constants(self.messages)
 
     def text(self) -> str:
         """Return the whole file."""
@@ -91,7 +91,13 @@ class _Module:
         code = "\n\n\n".join(bodies)
         constants = "\n".join(f"{name} = {value}" for name, value in sorted(self.constants.values.items()))
         imports = self.imports(f"{constants}\n{code}")
-        return "\n".join([*self.docstring(), "", *imports, *(["", constants] if constants else []), "", "", code, ""])
+        own = [  # Python reserves the name, so that only `getattr` can ask for it, as for every message
+            f'globals()["{message.name}"] = {message_class(message.name)}'
+            for message in self.messages
+            if message_class(message.name) != message.name
+        ]
+        head = [*self.docstring(), "", *imports, *(["", constants] if constants else [])]
+        return "\n".join([*head, "", "", code, *(["", "", *own] if own else []), ""])
 
     def docstring(self) -> list[str]:
         """Return the module's docstring: where it comes from, versions, encodings."""
@@ -117,16 +123,19 @@ class _Module:
     def imports(self, code: str) -> list[str]:
         """Return the import statements for what `code` uses."""
         used = names_read(code)
+
+        def clauses(*offered: str) -> tuple[str, ...]:
+            pairs = ((name, self.constants.imported(name)) for name in offered)
+            return tuple(name if own == name else f"{name} as {own}" for name, own in pairs if own in used)
+
         statements = ["import struct"] if "struct" in used else []
-        if "Sequence" in used:
-            statements.append("from collections.abc import Sequence")
+        statements += [f"from collections.abc import {clause}" for clause in clauses("Sequence")]
         statements.append("from dataclasses import dataclass" + (", field" if "field" in used else ""))
-        statements.append("from typing import ClassVar")
-        if "UUID" in used:
-            statements.append("from uuid import UUID")
+        statements += [f"from typing import {clause}" for clause in clauses("ClassVar")]
+        statements += [f"from uuid import {clause}" for clause in clauses("UUID")]
         calls = []
         for module, offered in RUNTIME.items():
-            if names := tuple(name for name in offered if name in used):
+            if names := clauses(*offered):
                 start = f"from magicbyte.protocol.{module} import "
                 calls.append(Call(start + ", ".join(names), f"{start}(", names, ")"))
         return [*statements, "", *lines(calls, 0)]
@@ -143,24 +152,26 @@ class _Class(Struct):
     def lines(self) -> list[str]:
         """Return the class, without line ends."""
         made = ["@dataclass(slots=True, kw_only=True)"]
-        made.append(f"class {self.name}(Message):" if self.schema is None else f"class {self.name}:")
+        imported = self.module.imported
+        made.append(f"class {self.name}({imported('Message')}):" if self.schema is None else f"class {self.name}:")
         made += [f"    {line}".rstrip() for line in self.docstring()]
         if self.schema is None:
             made += ["", *self.message_constants()]
         declared = [line for field in self.fields for line in self.declaration(field)]
         if any(span.flexible for span in self.spans):
-            declared.append("    unknown_tags: Tags = ()")
+            declared.append(f"    unknown_tags: {imported('Tags')} = ()")
         if declared:
             made += ["", *declared]
         if self.spans:
             if self.schema is None or self.stands_alone():
                 made += [
                     "",
-                    "    def _write(self, out: Writer, version: int) -> None:",
+                    f"    def _write(self, out: {imported('Writer')}, version: int) -> None:",
                     *lines(self.writing.writer(), 8),
                 ]
             if self.is_element():
-                head = signature(f"def _write_each(structs: Sequence[{self.name}], out: Writer, version: int) -> None:")
+                arguments = f"structs: {imported('Sequence')}[{self.name}], out: {imported('Writer')}, version: int"
+                head = signature(f"def _write_each({arguments}) -> None:")
                 made += ["", "    @staticmethod", *head, *lines(self.writing.each_writer(), 8)]
             at = "data: memoryview, at: int"
             if self.schema is None or self.stands_alone():
@@ -211,9 +222,10 @@ class _Class(Struct):
     def message_constants(self) -> list[str]:
         """Return the class constants of a message."""
         valid, flexible = range_of(self.spans), range_of([span for span in self.spans if span.flexible])
-        found = [] if self.message.api_key is None else [f"    API_KEY: ClassVar[int | None] = {self.message.api_key}"]
-        found.append(f"    VALID_VERSIONS: ClassVar[range] = {valid}")
-        found.append(f"    FLEXIBLE_VERSIONS: ClassVar[range] = {flexible}")
+        key, class_variable = self.message.api_key, self.module.imported("ClassVar")
+        found = [] if key is None else [f"    API_KEY: {class_variable}[int | None] = {key}"]
+        found.append(f"    VALID_VERSIONS: {class_variable}[range] = {valid}")
+        found.append(f"    FLEXIBLE_VERSIONS: {class_variable}[range] = {flexible}")
         return found
 
     def declaration(self, field: FieldSchema) -> list[str]:

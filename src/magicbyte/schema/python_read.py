@@ -79,9 +79,8 @@ class Reading(Struct):
         kind, varint = field.type.name, varint_of(field, span)
         if field.type.array and field.type.struct:
             element = Struct(self.module, self.message, self.message.structs[kind])
-            minimum = str(
-                max(1, min((least_size(self.message, element.fields, each) for each in element.spans), default=1))
-            )
+            sizes = (least_size(self.message, element.fields, each) for each in element.spans)
+            minimum = str(min(sizes, default=1))
             if span in element.row_layouts():
                 return f"read_{null}rows", [data, at, flexible, minimum, quoted, element.name, "version"]
             return f"read_{null}structs", [data, at, flexible, minimum, quoted, f"{element.name}._read_each", "version"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from magicbyte.schema.code import Body, CodeBlock, Statement, also, condition, names_in, otherwise, quoted, when
-from magicbyte.schema.names import attributes
+from magicbyte.schema.names import attributes, class_names, imported, message_class
 from magicbyte.schema.spans import (
     NUMBERS,
     VersionSpan,
@@ -26,15 +26,20 @@ from magicbyte.schema.tree import FieldSchema, MessageSchema, StructSchema
 NULL_IN_TAG: Final = "null=0"
 """The mark of a null struct in a tagged field: there Kafka writes a varint, elsewhere an int8 of -1."""
 LETTERS: Final = {"?": "T", "b": "B", "h": "H", "H": "UH", "i": "I", "I": "UI", "q": "Q", "d": "D", "[": "_"}
-TYPES: Final = {"bool": "bool", "float64": "float", "uuid": "UUID", "string": "str", "bytes": "bytes"}
+TYPES: Final = {"bool": "bool", "float64": "float", "string": "str", "bytes": "bytes"}
 
 
 class Constants:
     """The names that the classes of a module share: `classes` by message and struct, and constants by their values."""
 
-    def __init__(self, classes: Mapping[tuple[str, str], str]) -> None:
-        self.classes = classes
+    def __init__(self, messages: Sequence[MessageSchema]) -> None:
+        self._messages = messages
+        self.classes = class_names(messages)
         self.values: dict[str, str] = {}
+
+    def imported(self, name: str) -> str:
+        """Return the name by which the module's code uses something that it imports."""
+        return imported(name, self._messages)
 
     def constant(self, name: str, value: str) -> str:
         """Return the name of a constant of the module, which has this value."""
@@ -49,7 +54,7 @@ class Constants:
         """Return the constant of class `kind`, `Shapes` or `Rows`, for a layout."""
         form = "COMPACT" if flexible else "CLASSIC"
         name = f"_{kind.upper()}_{letters_of(codes)}_{form}"
-        return self.constant(name, f'{kind}("{codes}", flexible={flexible})')
+        return self.constant(name, f'{self.imported(kind)}("{codes}", flexible={flexible})')
 
 
 def letters_of(codes: str) -> str:
@@ -65,7 +70,7 @@ class Struct:
         self.message = message
         self.schema = schema
         self.fields = message.fields if schema is None else schema.fields
-        self.name = message.name if schema is None else module.classes[message.name, schema.name]
+        self.name = message_class(message.name) if schema is None else module.classes[message.name, schema.name]
         self.attributes = attributes(self.fields)
         self.spans = [
             span for span in spans_of(message) if schema is None or span.lowest in schema.versions
@@ -76,8 +81,8 @@ class Struct:
     def annotation(self, field: FieldSchema) -> str:
         """Return the Python type of a field."""
         element = self.struct_name(field) if field.type.struct else TYPES.get(field.type.name, "int")
-        if is_view(field):
-            element = "Records"
+        if is_view(field) or field.type.name == "uuid":
+            element = self.module.imported("Records" if is_view(field) else "UUID")
         if field.type.array:
             element = f"tuple[{element}, ...]" if field.type.name in NUMBERS else f"list[{element}]"
         return f"{element} | None" if self.is_optional(field) else element
@@ -102,7 +107,7 @@ class Struct:
             return 'b""'
         if field.type.name == "uuid":
             number = uuid.UUID(bytes=base64.urlsafe_b64decode(f"{field.default}=="))
-            return f'UUID("{number}")' if number.int else "NULL_UUID"
+            return f'{self.module.imported("UUID")}("{number}")' if number.int else "NULL_UUID"
         if isinstance(field.default, float):
             text = repr(field.default)
             return text if text[-1].isdigit() else f'float("{text}")'

@@ -178,7 +178,8 @@ class Writing(Struct):
                     return ()
                 inside = self.write_alone(field, span, "part", "part.buffer")
                 add = f"found.append(({field.tag}, bytes(part)))"
-                return (when(self.differs(field), "part = Writer()", *inside, add),)
+                writer = f"part = {self.module.imported('Writer')}()"
+                return (when(self.differs(field), writer, *inside, add),)
 
             found += self.chain(body)
         return (*self.asks_flexible(found), *found, "return found")

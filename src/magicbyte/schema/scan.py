@@ -117,7 +117,8 @@ class _Scanner:
         value = self._value(0)
         self._skip()
         if self.at < len(self.text):
-            self._note(self.at, "the end of the file", self._next_text(), "remove everything after the first value")
+            mend = "the rest is ignored, as by Kafka's generator; remove it"
+            self._note(self.at, "the end of the file", self._next_text(), mend, warning=True)
         return value
 
     # ---- values
@@ -263,8 +264,11 @@ class _Scanner:
         char = self.text[self.at]
         return f"`{char}`" if char.isprintable() else f"the character U+{ord(char):04X}"
 
-    def _note(self, at: int, expected: str, found: str, mend: str, rule: Rule = Rule.JSON) -> None:
-        self.errors.append(self.source.error(at, rule, expected=expected, found=found, mend=mend))
+    def _note(
+        self, at: int, expected: str, found: str, mend: str, rule: Rule = Rule.JSON, *, warning: bool = False
+    ) -> None:
+        error = self.source.error(at, rule, expected=expected, found=found, mend=mend, warning=warning)
+        self.errors.append(error)
 
     def _stop(self, at: int, expected: str, found: str, mend: str, rule: Rule = Rule.JSON) -> NoReturn:
         self._note(at, expected, found, mend, rule)
