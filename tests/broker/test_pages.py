@@ -472,7 +472,8 @@ def test_an_address_that_cannot_be_is_wrong_use(fault: str, tmp_path: Path) -> N
     address = {"no host": "nowhere", "no port": "127.0.0.1:99999"}[fault]
     done = command("serve", "--dir", tmp_path, "--listen", "127.0.0.1:0", "--http", address)
     assert done.exit_code == 2
-    assert "http.address: expected HOST:PORT" in done.stderr
+    wanted = {"no host": "expected HOST:PORT", "no port": "expected a port from 0 to 65535, found 99999"}[fault]
+    assert f"http.address: {address!r}: {wanted}" in done.stderr
 
 
 @pytest.mark.parametrize(

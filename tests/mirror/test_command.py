@@ -47,7 +47,7 @@ ENDS = ["--from", "localhost:1", "--to", "localhost:2", "--topics", "topic"]
         (["--to", "copy"], "'copy': expected HOST:PORT, such as localhost:9092, or a log directory, such as ./copy"),
         (["--to", __file__], f"--to: {__file__} is no directory"),
         (["--group", ""], "'--group': expected a name"),
-        (["--http", "localhost:99999"], "'localhost:99999': expected HOST:PORT, such as localhost:9100"),
+        (["--http", "localhost:99999"], "'localhost:99999': expected a port from 0 to 65535, found 99999"),
         (["--on-oversize", "park"], "--on-oversize=park and --park go together"),
         (["--on-oversize", "drop"], "'drop' is not one of 'stop', 'split', 'park'"),
     ],

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from magicbyte.addresses import host_and_port
 from magicbyte.errors import InvalidConfigError
 from magicbyte.records.layout import Dialect
 from magicbyte.security.settings import PROTOCOLS
 
-_LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})")
+_LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.*)")
 _ANY: Final = ("0.0.0.0", "::")  # noqa: S104 nothing is bound here: no client can connect to these
 _LOOPBACK: Final = re.compile(r"localhost|127(\.[0-9]{1,3}){3}|::1")
 
@@ -105,9 +106,12 @@ def _addresses(setting: str, addresses: str | None) -> list[tuple[str, str, int]
         if not part.strip():
             continue
         match = _LISTENER.fullmatch(part.strip())
-        if match is None or int(match[3]) > 65535:
+        if match is None:
             raise InvalidConfigError(f"{setting}: expected NAME://HOST:PORT, found {part.strip()!r}")
-        parsed.append((match[1].upper(), match[2].strip("[]"), int(match[3])))
+        try:
+            parsed.append((match[1].upper(), *host_and_port(match[2], host="", free=True)))
+        except ValueError as error:
+            raise InvalidConfigError(f"{setting}: {error}") from error
     names = [name for name, _, _ in parsed]
     if len(set(names)) < len(names):
         raise InvalidConfigError(f"{setting}: expected each name once, found {', '.join(names)}")
@@ -134,7 +138,7 @@ def http_address(address: str | None) -> tuple[str, int] | None:
     """
     if address is None:
         return None
-    match = re.fullmatch(r"(\[[0-9A-Fa-f:.%]*\]|[^\s:/\[\]]*):([0-9]{1,5})", address.strip())
-    if match is None or int(match[2]) > 65535:
-        raise InvalidConfigError(f"http.address: expected HOST:PORT, found {address!r}")
-    return match[1].strip("[]") or "127.0.0.1", int(match[2])
+    try:
+        return host_and_port(address, example="localhost:9100", host="127.0.0.1", free=True)
+    except ValueError as error:
+        raise InvalidConfigError(f"http.address: {error}") from error

@@ -41,8 +41,16 @@ def bootstrap_option(command: F) -> F:
     )
 
 
-def client_of(bootstrap: str, *, client_id: str = "magicbyte", settings: Mapping[str, Any] | None = None) -> Client:
+def client_of(
+    bootstrap: str,
+    *,
+    client_id: str = "magicbyte",
+    settings: Mapping[str, Any] | None = None,
+    option: str = "-b",
+) -> Client:
     """Return a client of these brokers. The caller closes it. `settings`: by default those of the running command.
+
+    `option`: where the brokers were given.
 
     Raises BadParameter, InvalidConfigError.
     """
@@ -51,7 +59,7 @@ def client_of(bootstrap: str, *, client_id: str = "magicbyte", settings: Mapping
     try:
         return Client(bootstrap, **{"client_id": client_id, **(settings_given() if settings is None else settings)})
     except ValueError as error:
-        raise click.BadParameter(f"{error}: expected HOST:PORT, such as localhost:9092", param_hint="-b") from error
+        raise click.BadParameter(str(error), param_hint=option) from error
 
 
 @contextlib.contextmanager

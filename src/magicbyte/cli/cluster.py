@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from magicbyte.addresses import zookeeper_addresses
 from magicbyte.cli.base import CommandGroup
-from magicbyte.cli.brokers import client_of
+from magicbyte.cli.brokers import client_of, parsed
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import format_option, key_values
 from magicbyte.cli.output import complain, say, say_json
@@ -60,7 +61,7 @@ def cluster() -> None:
               "[default: 9092, or as before]")  # fmt: skip
 @click.option("--http", type=click.IntRange(0, 65535), metavar="N",
               help="Port of /metrics and /health of the first broker; the others have the next ones.")  # fmt: skip
-@click.option("--zookeeper", metavar="HOST:PORT[/PATH]",
+@click.option("--zookeeper", callback=parsed(zookeeper_addresses), metavar="HOST:PORT[/PATH]",
               help="A running ZooKeeper. [default: one is started with the cluster]")  # fmt: skip
 @click.option("--zookeeper-classpath", "jars", metavar="PATH",
               help="The jars of the ZooKeeper to start: a folder or a Java class path. [default: Debian's "

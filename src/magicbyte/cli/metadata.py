@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from magicbyte.addresses import zookeeper_addresses
 from magicbyte.cli.base import CommandGroup
+from magicbyte.cli.brokers import parsed
 from magicbyte.cli.output import complain, say
 from magicbyte.cli.render import many
 from magicbyte.extras import require
@@ -30,7 +32,8 @@ OURS: Final = frozenset(
 
 
 def _both(command: F) -> F:
-    command = click.option("--zookeeper", required=True, metavar="HOST:PORT[/PATH]",
+    command = click.option("--zookeeper", required=True, callback=parsed(zookeeper_addresses),
+                           metavar="HOST:PORT[/PATH]",
                            help="The ZooKeeper, with the cluster's chroot path if it has one.")(command)  # fmt: skip
     return click.option("--dir", "directory", required=True, metavar="DIR",
                         type=click.Path(exists=True, file_okay=False, path_type=Path),

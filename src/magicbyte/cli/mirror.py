@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.addresses import host_and_port
 from magicbyte.cli.asking import confirm
 from magicbyte.cli.base import Command
+from magicbyte.cli.brokers import client_of
 from magicbyte.cli.mirror_display import display, line, total
 from magicbyte.cli.options import OutputPath, log_directory_or_none
 from magicbyte.cli.output import say
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from magicbyte.net.exposition import Family
 
 _TELL_SECONDS = 1.0
-_LAST_PORT = 65535
 _LOOK_SECONDS = 5.0  # interval of sampling the CPU cost that closed copies avoid
 
 
@@ -61,10 +62,10 @@ def _pattern(_context: click.Context, _parameter: click.Parameter, value: str) -
 def _http(_context: click.Context, _parameter: click.Parameter, value: str | None) -> tuple[str, int] | None:
     if value is None:
         return None
-    host, _, port = value.rpartition(":")
-    if not port.isdecimal() or int(port) > _LAST_PORT:
-        raise click.BadParameter(f"{value!r}: expected HOST:PORT, such as localhost:9100")
-    return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
+    try:
+        return host_and_port(value, example="localhost:9100", host="localhost", free=True)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _group(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
@@ -74,12 +75,7 @@ def _group(_context: click.Context, _parameter: click.Parameter, value: str | No
 
 
 def _client(context: click.Context, side: str, option: str, addresses: str) -> Client:
-    from magicbyte.client import Client
-
-    try:
-        return Client(addresses, **side_arguments(context, side))
-    except ValueError as error:
-        raise click.BadParameter(f"{error}: expected HOST:PORT, such as localhost:9092", param_hint=option) from error
+    return client_of(addresses, settings=side_arguments(context, side), option=option)
 
 
 def _source(context: click.Context, source: str) -> Client | LogSource:

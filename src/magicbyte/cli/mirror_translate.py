@@ -62,7 +62,8 @@ def translate(
 
 
 def _client(side: str, bootstrap: str) -> Client:
-    return client_of(bootstrap, settings=side_arguments(click.get_current_context(), side))
+    option = "--to" if side == "target" else "--from"
+    return client_of(bootstrap, settings=side_arguments(click.get_current_context(), side), option=option)
 
 
 async def _offset(target: str, progress: str, prefix: str, partition: tuple[str, int], offset: int) -> Iterable[str]:

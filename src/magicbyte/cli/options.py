@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from magicbyte.addresses import addresses
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.units import duration_ms, size_of
 from magicbyte.ports import TopicPartition
@@ -115,11 +116,11 @@ def log_directory_or_none(value: str, option: str) -> Path | None:
         if path.exists() and not path.is_dir():
             raise click.BadParameter(f"{value} is no directory", param_hint=option)
         return path
-    if ":" not in value:
-        raise click.BadParameter(
-            f"{value!r}: expected HOST:PORT, such as localhost:9092, or a log directory, such as ./{value}",
-            param_hint=option,
-        )
+    try:
+        addresses(value)
+    except ValueError as error:
+        wanted = "" if ":" in value else f", or a log directory, such as ./{value}"
+        raise click.BadParameter(f"{error}{wanted}", param_hint=option) from error
     return None
 
 

@@ -93,7 +93,7 @@ def rescue(
         is_dry=dry_run,
     )
     try:
-        to = ClusterTarget(target, functools.partial(client_of, target)) if folder is None else folder
+        to = ClusterTarget(target, functools.partial(client_of, target, option="--to")) if folder is None else folder
         receipt = rescue_into(backup, to, work, chosen)
     except KeyboardInterrupt:
         complain(f"stopped: the same command continues, with the work in {work}")

@@ -9,7 +9,7 @@ import click
 
 from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.options import OutputPath, format_option
-from magicbyte.cli.output import say, say_json, say_text
+from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def size(
     The row of an array or struct has its own bytes: the count and the null marker. Its fields have rows of their own.
     Headers are not counted.
     """
-    from magicbyte.schema import load, measure
+    from magicbyte.schema import measure
     from magicbyte.schema.values import parse_json
 
     if proposed_version is not None and proposed_path is None:
@@ -131,7 +131,7 @@ def size(
     sizes = measure(today, version, values)
     other, other_version = None, version if proposed_version is None else proposed_version
     if proposed_path is not None:
-        other = measure(load(proposed_path), other_version, values)
+        other = measure(_loaded(proposed_path), other_version, values)
     if form == "json":
         proposed = None if other is None else (other_version, other)
         say_json({"message": today.name, **sizes.to_json(version, proposed)})
@@ -285,9 +285,14 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
     from magicbyte.schema.output import stale, write
     from magicbyte.schema.python import modules
 
-    schemas = load_directory(directory)
+    warnings: list[SchemaError] = []
+    schemas = load_directory(directory, warnings)
     if not schemas:
         raise click.UsageError(f"{directory} has no .json file")
+    if warnings:
+        complain(
+            f"warning: {many(len(warnings), 'warning')} in {directory}: magicbyte schema check lists what was assumed"
+        )
     refuse_overlap(out, [directory])
     files = modules(schemas)
     changed = stale(out, files) if check_only else write(out, files)
@@ -304,9 +309,19 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
 
 def _message(name: str) -> MessageSchema:
     """Return the schema in a file, or of a message that is included in magicbyte."""
-    from magicbyte.schema import load
+    return _loaded(_file_of(name))
 
-    return load(_file_of(name))
+
+def _loaded(path: Path) -> MessageSchema:
+    """Return the schema in a file, and report what was assumed. Raises SchemaErrors."""
+    from magicbyte.schema import SchemaErrors, read
+
+    message, findings = read(path)
+    if message is None:
+        raise SchemaErrors(findings)
+    for finding in findings:
+        complain(finding)
+    return message
 
 
 def _file_of(name: str) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magicbyte.addresses import host_and_port
 from magicbyte.cli.base import Command
 from magicbyte.cli.logs import log_options, set_up
 from magicbyte.cli.options import OutputPath, key_values
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
 
 _FULL_COLLECTIONS = 1000  # collections of the middle generation before a full one
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/]*):([0-9]{1,5})")
 
 
 @click.command(
@@ -136,8 +135,10 @@ def _lay_over(directory: Path, overlay: Path) -> None:
 def _given(directory: Path | None, listen: str | None, others: Mapping[str, str | None]) -> dict[str, str]:
     given = {} if directory is None else {"log.dirs": str(directory)}
     if listen is not None:
-        if _ADDRESS.fullmatch(listen) is None:
-            raise click.BadParameter(f"{listen!r}: expected HOST:PORT", param_hint="--listen")
+        try:
+            host_and_port(listen, host="", free=True)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--listen") from error
         given["listeners"] = f"PLAINTEXT://{listen}"
     return given | {name: value for name, value in others.items() if value is not None}
 

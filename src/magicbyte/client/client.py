@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from magicbyte.addresses import addresses
 from magicbyte.client.connection import Connection
 from magicbyte.client.login import Credentials
 from magicbyte.client.versions import BrokerVersions
@@ -154,8 +155,8 @@ class Client:
         network: Network | None = None,
         security: ClientSecurity | None = None,
     ) -> None:
-        names = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
-        self.bootstrap = [_node(name.strip()) for name in names]
+        names = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
+        self.bootstrap = [BrokerNode(-1, host, port) for host, port in addresses(names)]
         self.cluster = ClusterMetadata()
         self.request_timeout_ms = request_timeout_ms
         self._client_id = client_id
@@ -463,10 +464,3 @@ def only(items: Sequence[T], what: str) -> T:
     if len(items) != 1:
         raise ProtocolError(what, expected="one", found=len(items), position=None)
     return items[0]
-
-
-def _node(name: str) -> BrokerNode:
-    host, _, port = name.rpartition(":")
-    if not host or not port.isdecimal():
-        raise ValueError(f"{name!r}: expected HOST:PORT")
-    return BrokerNode(-1, host.removeprefix("[").removesuffix("]"), int(port))

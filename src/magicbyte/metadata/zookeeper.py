@@ -20,8 +20,10 @@ from kazoo.protocol.serialization import Create
 from kazoo.protocol.states import Callback, EventType, KazooState
 from kazoo.security import OPEN_ACL_UNSAFE
 
+from magicbyte.addresses import zookeeper_addresses
 from magicbyte.errors import (
     BadVersionError,
+    InvalidConfigError,
     MetadataError,
     NetworkError,
     NoChildrenForEphemeralsError,
@@ -102,7 +104,8 @@ class ZooKeeperStore:
     Usable from any thread. Watches and `listener` are called in a thread of kazoo; calls from there work, except for
     `close`. Each wait ends after the session timeout. A read is repeated if the connection was lost; a change is not,
     and raises UnknownOutcomeError. After SessionEvent.EXPIRED each call raises SessionExpiredError: open another store.
-    Raises NetworkError if no ZooKeeper responds, MetadataError if it refuses the session.
+    Raises InvalidConfigError for an invalid address, NetworkError if no ZooKeeper responds, MetadataError if it refuses
+    the session.
     """
 
     def __init__(
@@ -114,6 +117,10 @@ class ZooKeeperStore:
         max_request_bytes: int = MAX_REQUEST_BYTES,
         security: ZooKeeperSecurity | None = None,
     ) -> None:
+        try:
+            zookeeper_addresses(address)
+        except ValueError as error:
+            raise InvalidConfigError(f"zookeeper.connect: {error}") from error
         self._acl_of = security.acl_of if security is not None else _open_to_all
         self._address, self._listener, self._max_request_bytes = address, listener, max_request_bytes
         self._patience_s = session_timeout_ms / 1000

@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from itertools import islice
 from typing import Any, Final, Protocol, Self, TypeAlias
 
+from magicbyte.addresses import port_of
 from magicbyte.errors import NetworkError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -130,6 +131,7 @@ class SocketStream:
         name, loop = _join(host, port), asyncio.get_running_loop()
         reason: OSError = OSError("no address")
         try:
+            port_of(port, name)  # a broker may return any
             async with asyncio.timeout(timeout_ms / 1000):
                 for family, kind, number, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
                     attempt = socket.socket(family, kind, number)
@@ -147,7 +149,7 @@ class SocketStream:
             raise NetworkError(f"{name}: no connection within {timeout_ms} ms") from None
         except socket.gaierror as error:
             raise NetworkError(f"{name}: {error.strerror}") from None
-        except (UnicodeError, OverflowError) as error:  # an invalid host or port: a broker may return any
+        except (UnicodeError, OverflowError, ValueError) as error:  # an invalid host or port
             raise NetworkError(f"{name}: no address: {error}") from None
         raise NetworkError(f"{name}: {reason.strerror or reason}") from None
 

@@ -10,6 +10,7 @@ import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.addresses import port_of
 from magicbyte.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def _timed(kind: type[http.client.HTTPConnection], seconds: float) -> type[http.
         def connect(self) -> None:
             deadline_ms = _CLOCK.monotonic_ms() + round(seconds * 1000)
             self.response_class = partial(_Response, deadline_ms=deadline_ms)
+            port_of(self.port, f"{self.host}:{self.port}")
             super().connect()
 
     return TimedConnection

@@ -34,10 +34,10 @@ def load(path: Path | str) -> MessageSchema:
     return message
 
 
-def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
+def load_directory(directory: Path | str, warnings: list[SchemaError] | None = None) -> dict[str, MessageSchema]:
     """Return the schemas of all `.json` files of a folder by name, sorted; subfolders are ignored.
 
-    Raises SchemaErrors with the errors of all files, also for two schemas of one name, and OSError.
+    Warnings are appended to `warnings`. Raises SchemaErrors with the errors of all files, also for two schemas of one name, and OSError.
     """
     messages: dict[str, MessageSchema] = {}
     errors: list[SchemaError] = []  # and warnings
@@ -55,6 +55,8 @@ def load_directory(directory: Path | str) -> dict[str, MessageSchema]:
             messages[message.name] = message
     if any(not error.warning for error in errors):
         raise SchemaErrors(errors)
+    if warnings is not None:
+        warnings += errors
     return dict(sorted(messages.items()))
 
 

@@ -89,9 +89,7 @@ def class_names(messages: Sequence[MessageSchema]) -> dict[tuple[str, str], str]
         for name in message.structs:
             unique = names.count(name) == 1 and name not in taken and name not in TAKEN
             chosen = name if unique else f"{message.name}{name}"
-            while (
-                chosen in chosen_names.values() or (not unique and chosen in names) or chosen in taken | TAKEN
-            ):
+            while chosen in chosen_names.values() or (not unique and chosen in names) or chosen in taken | TAKEN:
                 chosen += "_"
             chosen_names[message.name, name] = chosen
     return chosen_names

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from magicbyte.addresses import addresses
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.files.filesystem import listed_paths, path_exists
 from magicbyte.log.files.reader import Isolation
@@ -183,8 +184,10 @@ def _cluster(options: dict[str, str]) -> str | None:
             options["subscribe"] = name
     if bootstrap is None:
         return None
-    if not bootstrap.strip():
-        _refuse("kafka.bootstrap.servers", "HOST:PORT", bootstrap)
+    try:
+        addresses(bootstrap)
+    except ValueError as error:
+        raise OptionError(f"option kafka.bootstrap.servers: {error}") from error
     if wrong := [name for name in _OF_FILES if name in options]:
         raise OptionError(f"option {wrong[0]}: for logs in files only, not for a cluster")
     if not {"assign", "subscribe", "subscribePattern"} & options.keys():

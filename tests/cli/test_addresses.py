@@ -1,0 +1,82 @@
+"""Every option of every command that takes an address refuses a port that the system would wrap, with one message."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from cli.command import run
+from cli.test_outputs import commands
+from magicbyte.cli.mirror_translate import translate
+
+COMMANDS = {**dict(commands()), "mirror translate": translate}
+BESIDE = {  # what a command line needs besides the option
+    "cat": "kafka://{}/t",
+    "diff": "kafka://{}/t kafka://{}/t",
+    "inventory": "kafka://{}/t",
+    "configs describe": "-t t",
+    "configs set": "-t t retention.ms=1",
+    "configs unset": "-t t retention.ms",
+    "consume": "-t t",
+    "groups delete": "g",
+    "groups describe": "g",
+    "groups reset-offsets": "g -t t --to-earliest",
+    "metadata export": "--dir .",
+    "metadata import": "--dir .",
+    "migrate apply": "--topic t --to 1",
+    "migrate rollback": "--broker 0 --to 0",
+    "mirror": "--topics .* --from a:1 --to b:1",
+    "mirror translate": "--from a:1 --to b:1 --group g",
+    "produce": "-t t",
+    "rescue": ".",
+    "topics create": "t",
+    "topics delete": "t",
+    "topics describe": "t",
+    "topics elect": "--all",
+    "topics reassign": "--plan plan.json --verify",
+    "transactions abort": "--topic t --partition 0 --start-offset 0 --yes",
+    "transactions describe": "id",
+}
+PAGES = {("plan", "--http"), *((f"migrate {name}", "--metrics") for name in ("check", "canary", "status", "next"))}
+"""Options for a page of metrics, HOST:PORT or a URL: tests/test_addresses.py."""
+
+
+def options() -> list[tuple[str, str]]:
+    """Return every command with each of its options that take an address."""
+    return [
+        (name, parameter.opts[0])
+        for name, command in COMMANDS.items()
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and "HOST:PORT" in (parameter.metavar or "")
+    ]
+
+
+def test_the_options_are_found() -> None:
+    assert len(options()) > 30
+
+
+@pytest.mark.parametrize("address", ["localhost:65536", "localhost:74628", "localhost"])
+@pytest.mark.parametrize(("name", "option"), [each for each in options() if each not in PAGES])
+def test_an_option_refuses_a_port_that_would_be_wrapped(
+    name: str, option: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.json").write_text('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}')
+    if "zookeeper" in option and address == "localhost":
+        return  # the default port
+    beside = BESIDE.get(name, "").replace("{}", "x:1")
+    result = run(*name.split(), *beside.split(), option, address)
+    assert result.exit_code == 2
+    assert f"{address!r}: expected" in result.stderr
+    assert "HOST:PORT: expected" not in result.stderr
+    if ":" in address:
+        assert f"to 65535, found {address.partition(':')[2]}" in result.stderr
+    assert option in result.stderr or option in ("--http", "--listen")
+
+
+@pytest.mark.parametrize("name", ["cat", "diff", "inventory"])
+def test_a_topic_as_a_path_has_such_an_address(name: str) -> None:
+    count = BESIDE[name].count("{}")
+    result = run(name, *["kafka://localhost:65536/t"] * count)
+    assert result.exit_code == 2
+    assert "'localhost:65536': expected a port from 1 to 65535, found 65536" in result.stderr
