@@ -181,11 +181,12 @@ def test_wrong_use_is_told_in_a_line_or_two(
 
 
 def test_what_is_assumed_for_a_file_of_an_old_kafka_is_said_on_stderr(tmp_path: Path) -> None:
-    path = tmp_path / "Tick.json"
+    (tmp_path / "files").mkdir()
+    path = tmp_path / "files" / "Tick.json"
     path.write_text('{"type": "data", "name": "Tick", "validVersions": "0", "fields": []}')
     compared = run("schema", "diff", path, path)
     assert (compared.exit_code, compared.stdout) == (0, "compatible: 0 changes\n")
     assert '"none" is assumed, as by Kafka 2.3 to 2.8' in compared.stderr
-    made = run("schema", "generate", tmp_path, "--out", tmp_path / "code")
+    made = run("schema", "generate", tmp_path / "files", "--out", tmp_path / "code")
     assert made.exit_code == 0
     assert "warning: 1 warning" in made.stderr

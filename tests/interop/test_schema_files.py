@@ -26,7 +26,7 @@ RELEASES = (
     "3.7.2", "3.8.1", "3.9.1", "4.0.0", "4.1.0", "4.3.1",
 )  # fmt: skip
 IN_CI = ("2.3.1", "2.8.2")
-WITHOUT_FLEXIBLE_VERSIONS = {"2.3.1": 92, "2.4.1": 2, "2.8.2": 28}
+WITHOUT_FLEXIBLE_VERSIONS = {"2.3.1": 92, "2.4.1": 2, "2.5.1": 4, "2.6.3": 4, "2.7.2": 10, "2.8.2": 28}
 AT_ONCE = 4000  # questions to one JVM
 
 

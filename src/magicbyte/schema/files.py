@@ -37,7 +37,8 @@ def load(path: Path | str) -> MessageSchema:
 def load_directory(directory: Path | str, warnings: list[SchemaError] | None = None) -> dict[str, MessageSchema]:
     """Return the schemas of all `.json` files of a folder by name, sorted; subfolders are ignored.
 
-    Warnings are appended to `warnings`. Raises SchemaErrors with the errors of all files, also for two schemas of one name, and OSError.
+    Warnings are appended to `warnings`. Raises SchemaErrors with the errors of all files, also for two schemas of one
+    name, and OSError.
     """
     messages: dict[str, MessageSchema] = {}
     errors: list[SchemaError] = []  # and warnings

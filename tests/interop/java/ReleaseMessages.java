@@ -17,7 +17,6 @@ import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.Message;
-import org.apache.kafka.common.record.MemoryRecords;
 
 /**
  * The generated message classes of any release from 2.3 on: a line of JSON in, a line of JSON out.
@@ -175,8 +174,9 @@ public final class ReleaseMessages {
         } else if (kind.getSimpleName().equals("Uuid") || kind.getSimpleName().equals("UUID")) {
             ByteBuffer bytes = ByteBuffer.wrap(java.util.Base64.getUrlDecoder().decode(node.asText()));
             return kind.getConstructor(long.class, long.class).newInstance(bytes.getLong(), bytes.getLong());
-        } else if (kind.getSimpleName().endsWith("Records")) {
-            return MemoryRecords.readableRecords(ByteBuffer.wrap(node.binaryValue()));
+        } else if (kind.getSimpleName().equals("BaseRecords")) { // its package differs between releases
+            Class<?> records = Class.forName(kind.getPackage().getName() + ".MemoryRecords");
+            return records.getMethod("readableRecords", ByteBuffer.class).invoke(null, ByteBuffer.wrap(node.binaryValue()));
         } else if (Collection.class.isAssignableFrom(kind)) {
             Type element = ((ParameterizedType) kind.getGenericSuperclass()).getActualTypeArguments()[0];
             return elements((Collection<Object>) kind.getConstructor().newInstance(), element, node);
