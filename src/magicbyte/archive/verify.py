@@ -33,18 +33,19 @@ from magicbyte.archive.findings import (
     of_left_out,
     of_missing,
 )
+from magicbyte.archive.verify_derived import TransactionCheck
 from magicbyte.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.codecs.lz4 import HEADER as LZ4_HEADER
 from magicbyte.compiled import kernel
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.chunk import Chunk
-from magicbyte.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, log_directories
+from magicbyte.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, log_directories
 from magicbyte.log.files.entry_search import limits_of
 from magicbyte.log.files.filesystem import read_whole
 from magicbyte.log.files.left_out import in_use, left_out
 from magicbyte.log.files.missing import CheckpointedOffsets, missing_of, missing_partitions
-from magicbyte.log.files.partitions import choose
+from magicbyte.log.files.partitions import choose, recovery_offset
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import Buffers, decode_chunk, read_chunks
 from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
@@ -70,7 +71,7 @@ from magicbyte.records.scan import BatchTable, scan
 
 if TYPE_CHECKING:
     from magicbyte.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory, SegmentFiles
-    from magicbyte.log.files.indexes import OffsetIndex, TimeIndex
+    from magicbyte.log.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
     from magicbyte.ports import ReadableFile, TopicPartition
     from magicbyte.records.columns import RecordColumns
 
@@ -202,6 +203,8 @@ class PartitionCheck:
         self.reached_offset = self.end_offset  # the end with damaged entries whose offsets are known
         self.epochs = LeaderEpochs()
         self.ends_with_batch: bool | None = None
+        self.transactions = TransactionCheck()
+        self._recovery = recovery_offset(partition, self.known)
 
     def check(self) -> Iterator[Finding]:
         """Yield the findings of all files of the partition."""
@@ -252,10 +255,18 @@ class PartitionCheck:
         self._close_gaps(state, gaps, None, is_last=is_last)
         for task in pending:
             state.findings += task.result()
-        if indexes is not None:
-            state.findings += indexes.findings(state)
         state.findings += _lz4_findings(state)
         self.end_offset = max(self.end_offset, segment.base_offset, state.last + 1)
+        if indexes is not None:
+            is_sound = not any(each.path == state.path and each.severity is Severity.ERROR for each in state.findings)
+            is_trusted = self._recovery is None or self.end_offset <= self._recovery
+            is_closed = is_trusted and (not is_last or self.partition.log_directory is not None)
+            state.findings += indexes.findings(state, is_sound=is_sound, is_closed=is_closed)
+            if indexes.has_transactions:
+                severity = Severity.ERROR if is_trusted else Severity.WARNING
+                state.findings += self.transactions.segment(
+                    state.path, indexes.transactions, severity, is_sound=is_sound
+                )
         return state.findings
 
     def _entries(
@@ -279,6 +290,7 @@ class PartitionCheck:
             if indexes is not None:
                 indexes.entries(sound.position, table, state.last)
             self.epochs.append(table)
+            self.transactions.append(table)
             self.ends_with_batch = bool(len(table)) and int(table.magic[len(table) - 1]) == 2
             state.last = max(state.last, sound.last)
         if self.depth is Depth.DEEP:
@@ -451,7 +463,7 @@ class _Indexes:
         self.found: list[Finding] = []
         self.offsets: OffsetIndex | None = self._read(partition.offset_index, segment)
         self.times: TimeIndex | None = self._read(partition.time_index, segment)
-        self._read(partition.transaction_index, segment)
+        self.transactions: TransactionIndex | None = self._read(partition.transaction_index, segment)
         self._read(partition.enriched_index, segment)
         # for each entry of the offset index: the last offset before its position, _NONE if no entry begins there
         self.before = np.full(0 if self.offsets is None else len(self.offsets), _NONE, np.int64)
@@ -496,18 +508,40 @@ class _Indexes:
                 self.timed = end
         self.largest_timestamp = max(self.largest_timestamp, int(timestamps.max()))
 
-    def findings(self, state: _Segment) -> list[Finding]:
-        """Return the findings, after all entries."""
+    @property
+    def has_transactions(self) -> bool:
+        """Whether the transaction index can be compared with the log: it is readable, or there is none."""
+        return self.transactions is not None or TRANSACTION_INDEX not in self.segment.companions
+
+    def findings(self, state: _Segment, *, is_sound: bool, is_closed: bool) -> list[Finding]:
+        """Return the findings, after all entries.
+
+        `is_sound`: whether the segment has no error. `is_closed`: whether a broker has closed it and trusts its
+        indexes.
+        """
         findings = self.found
         for path in self.unclosed:
             findings.append(
                 Finding(Severity.NOTE, path, "index", "closed", "room for more: its broker did not close it", NOTHING)
             )
-        damaged = any(each.path == state.path and each.severity is Severity.ERROR for each in state.findings)
-        advice = SALVAGE if damaged else REBUILD
+        advice = REBUILD if is_sound else SALVAGE
         findings += self._offset_findings(state, advice)
         findings += self._time_findings(state, advice)
+        is_complete = self.times is not None and not any(each.path.endswith(TIME_INDEX) for each in findings)
+        if is_sound and is_closed and is_complete and self.largest_timestamp > NO_TIMESTAMP:
+            assert self.times is not None
+            findings += self._time_end(self.times)
         return findings
+
+    def _time_end(self, times: TimeIndex) -> Iterator[Finding]:
+        """Check the last entry, which a broker takes for the largest timestamp when it deletes segments by time."""
+        path, expected = self.segment.companions[TIME_INDEX].path, f"an entry for {self.largest_timestamp}, the largest"
+        if not len(times):
+            found = "no entries: a broker takes the time of the file"
+            yield Finding(Severity.WARNING, path, "end of the time index", expected, found, REBUILD)
+        elif times.timestamps[-1] < self.largest_timestamp:
+            found = f"{times.timestamps[-1]}: a broker deletes the segment too early"
+            yield Finding(Severity.ERROR, path, "end of the time index", expected, found, REBUILD)
 
     def _offset_findings(self, state: _Segment, advice: str) -> Iterator[Finding]:
         if self.offsets is None or not len(self.offsets):

@@ -13,6 +13,7 @@ from magicbyte.compiled import kernel
 from magicbyte.log.files.directory import log_directories
 
 if TYPE_CHECKING:
+    from magicbyte.archive.verify_derived import TransactionCheck
     from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.log.files.producer_state import LeaderEpochs
 
@@ -25,6 +26,7 @@ class CheckedSegments(NamedTuple):
     end_offset: int
     epochs: LeaderEpochs
     ends_with_batch: bool | None
+    transactions: TransactionCheck
 
 
 def check_segments(partition: PartitionDirectory, count: int, depth: Depth, limit: int) -> CheckedSegments:
@@ -34,7 +36,7 @@ def check_segments(partition: PartitionDirectory, count: int, depth: Depth, limi
         check = PartitionCheck(partition, depth, partition.dialect, limit, pool)
         findings = [finding for segment in partition.segments[:count] for finding in check.segment(segment)]
     base = partition.segments[0].base_offset
-    return CheckedSegments(findings, base, check.end_offset, check.epochs, check.ends_with_batch)
+    return CheckedSegments(findings, base, check.end_offset, check.epochs, check.ends_with_batch, check.transactions)
 
 
 def join_checks(
@@ -42,14 +44,19 @@ def join_checks(
 ) -> list[Finding] | None:
     """Return the findings of `verify` for a partition, whose segments are checked in `parts`, in order.
 
-    None if a check of all segments in sequence might have other findings: there is damage, or a segment has offsets of
-    the next one.
+    None if a check of all segments in sequence might have other findings: there is damage, a segment has offsets of the
+    next one, or an aborted transaction without an entry in its index began in another part.
     """
     findings = [finding for part in parts for finding in part.findings]
     if any(each.severity is not Severity.NOTE for each in findings):
         return None
     if any(before.end_offset > part.base_offset for before, part in itertools.pairwise(parts)):
         return None
+    is_open: set[int] = set()
+    for part in parts:
+        if any(each.producer_id in is_open for each in part.transactions.unexplained):
+            return None
+        is_open |= part.transactions.open_producers
     return [*findings, *_beside(partition, depth, limit, parts)]
 
 

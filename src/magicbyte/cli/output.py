@@ -138,10 +138,14 @@ class DamagePolicy:
         complain(error)
 
     def missing(self, missing: Iterable[Missing]) -> None:
-        """Count what a log directory proves to be missing as damage, unless it held no records."""
-        from magicbyte.log.files.missing import Certainty
+        """Count what a log directory proves to be missing as damage.
 
-        self.found += sum(each.certainty is not Certainty.NOTHING for each in missing)
+        Not if it held no records, and not the end of a log, which a copy from a running broker misses as well: `verify`
+        calls that an error.
+        """
+        from magicbyte.log.files.missing import END_OF_LOG, Certainty
+
+        self.found += sum(each.certainty is not Certainty.NOTHING and each.what != END_OF_LOG for each in missing)
 
     def exit(self) -> None:
         """Exit with status 1 if there was any damage."""

@@ -36,6 +36,12 @@ _OF_END: Final = (
 )
 
 
+END_OF_LOG: Final = "end of the log"
+"""The `what` of a log that ends before an offset that it had reached. It may also be that of a copy made from a running
+broker, whose checkpoints were copied later than the log.
+"""
+
+
 class Certainty(enum.Enum):
     """Whether records are missing."""
 
@@ -226,7 +232,7 @@ def missing_of(partition: PartitionDirectory, known: CheckpointedOffsets, end: i
     if end is not None and mark is not None and mark.offset > end and not any(base >= end for base in lost):
         missing.append(
             Missing(
-                partition.topic, partition.partition, partition.path, "end of the log", _expected(end, mark),
+                partition.topic, partition.partition, partition.path, END_OF_LOG, _expected(end, mark),
                 f"a log that ends before offset {end}", _OF_END, Certainty.RECORDS, _span(end, mark), mark.path,
             )
         )  # fmt: skip

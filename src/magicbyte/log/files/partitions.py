@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Iterable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, UnknownTopicError
-from magicbyte.log.files.checkpoints import LOG_START, META_PROPERTIES, parse_offset_checkpoint
+from magicbyte.log.files.checkpoints import (
+    CLEAN_SHUTDOWN,
+    LOG_START,
+    META_PROPERTIES,
+    RECOVERY_POINT,
+    parse_offset_checkpoint,
+)
 from magicbyte.log.files.directory import PartitionDirectory, log_directories, parse_file
 from magicbyte.log.files.filesystem import read_whole
 from magicbyte.ports import TopicPartition
 from magicbyte.records.entry import dialect_doubt, entries
 from magicbyte.records.layout import Dialect
+
+if TYPE_CHECKING:
+    from magicbyte.log.files.missing import CheckpointedOffsets
 
 _NAMED_AT_MOST = 12
 _SAMPLE_BYTES = 64 << 10
@@ -75,6 +85,20 @@ def log_start_offset(partition: PartitionDirectory) -> int:
     except (OSError, LogDirectoryError):  # no such file, or the folder stands alone
         return 0
     return starts.get(TopicPartition(partition.topic, partition.partition), 0)
+
+
+def recovery_offset(partition: PartitionDirectory, known: CheckpointedOffsets) -> int | None:
+    """Return the offset from which a broker recovers the log when it opens it, so that it makes its indexes anew.
+
+    None if it trusts them, after a clean shutdown, or if that is unknown, because the folder stands alone.
+    """
+    if partition.log_directory is None or partition.topic is None or partition.partition is None:
+        return None
+    with contextlib.suppress(OSError):
+        partition.files.entry(f"{partition.log_directory}/{CLEAN_SHUTDOWN}")
+        return None
+    points = known.of(partition.files, partition.log_directory)[RECOVERY_POINT]
+    return points.get(TopicPartition(partition.topic, partition.partition), 0)
 
 
 def meta_properties(partitions: Iterable[PartitionDirectory]) -> bytes | None:
