@@ -173,9 +173,8 @@ def test_where_a_broker_shows_its_numbers_is_found_in_its_settings(tmp_path: Pat
     async def found(address: str | None) -> tuple[str | None, int]:
         settings = {} if address is None else {"http.address": address}
         async with Running(tmp_path, settings) as broker, Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
-            return next(
-                iter(await planner.metrics_addresses(client, [])), None
-            ), 0 if address is None else broker.http_port
+            pages = await planner.metrics_pages(client, [])
+            return next(iter(pages.values()), None), 0 if address is None else broker.http_port
 
     assert run(found(None)) == (None, 0)
     nothing, port = run(found("127.0.0.1:0"))
@@ -222,10 +221,10 @@ def test_a_plan_of_a_broker_that_runs_has_its_step_and_what_that_converts(tmp_pa
                 await produce(peer, "topic", made(records(50), V1, Codec.SNAPPY), V1)
             await read_all(peer, 1, 200)
             async with Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}", client_id=CLIENT_ID) as client:
-                found, notes = await planner.look_at_cluster(client, [], 4)
+                found = await planner.look_at_cluster(client, [], 4)
             used_so_far = await used(broker)
             peer.close()
-            return await planner.plan(found, used_so_far, now_ms=0, notes=notes)
+            return await planner.plan(found.topics, used_so_far, now_ms=0, notes=found.notes)
 
     found = run(work())
     assert any("without compiled loops" in note for note in found.notes)
@@ -270,7 +269,7 @@ def test_a_cluster_and_its_directory_tell_the_same_of_what_is_stored(tmp_path: P
             for codec in (Codec.NONE, Codec.GZIP):
                 await produce(peer, "topic", made(records(5), V1, codec), V1)
             async with Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client:
-                told, _ = await planner.look_at_cluster(client, ["topic"], 1)
+                told = (await planner.look_at_cluster(client, ["topic"], 1)).topics
             peer.close()
         stored = planner.look_at_directories(discover([str(tmp_path)]), {})
         assert told["topic"].stored == stored["topic"].stored
@@ -327,7 +326,7 @@ def test_the_old_format_leaves_a_broker_that_runs_when_its_plan_said(settings: d
             before = await look()
             await tick(V2)
             used = planner.usage(before, await look())
-            told, _ = await planner.look_at_cluster(client, [], 0)
+            told = (await planner.look_at_cluster(client, [], 0)).topics
             found = planner.joined(planner.look_at_directories(discover([str(tmp_path)]), {}), told)
             (topic,) = (await planner.plan(found, used, now_ms=clock.ms, rehearsals=0)).topics
             assert (topic.stage.phase, topic.stage.step) == (Phase.TWO, Step.WAIT)

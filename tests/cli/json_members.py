@@ -22,7 +22,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs/reference/json.md"
 MAPS: Final = {
     "diff": ("partitions[].differing", "partitions[].notHeld"),
     "dump": ("properties",),
-    "migrate rollback": ("spread",),
+    "migrate rollback": ("spread", "unknown"),
     "migrate status": ("plan.topics[].groups",),
     "plan": ("topics[].groups",),
     "rescue": ("leftOut", "groupsLeftOut"),

@@ -1,6 +1,7 @@
 """`magicbyte migrate`: of a broker of ours, of request logs, of pages of numbers."""
 
 import asyncio
+import gzip
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,8 @@ from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
 from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from magicbyte.protocol.messages.metadata import MetadataRequest
 from magicbyte.testing import Broker, Cluster
-from migration.packets import connection, pcapng
+from migration.packets import connection, pcap, pcapng
+from ports import free_port
 
 PAGE = (Path(__file__).parents[2] / "docs/commands/migrate.md").read_text(encoding="utf-8")
 LOGS = Path(__file__).parents[1] / "migration/request_logs"
@@ -57,6 +60,14 @@ def ask_in_an_old_version(bootstrap: str) -> None:
         async with Client(bootstrap, client_id="old-app") as client:
             await client.topics([])
             await client.ask_any(ListOffsetsRequest(topics=[]), ListOffsetsResponse, versions=range(1))
+
+    asyncio.run(ask())
+
+
+def ask_in_a_new_version(bootstrap: str) -> None:
+    async def ask() -> None:
+        async with Client(bootstrap, client_id="new-app") as client:
+            await client.topics([])
 
     asyncio.run(ask())
 
@@ -121,7 +132,9 @@ def test_a_fifo_is_refused_instead_of_waited_for(option: str, tmp_path: Path) ->
 
 def test_clients_that_have_gone_can_be_left_out(tmp_path: Path) -> None:
     text = (LOGS / "0.9.0.1.log").read_text()
-    (tmp_path / "kafka-request.log").write_text(re.sub(r"\[20\d\d-", "[2016-", text))
+    (tmp_path / "kafka-request.log.1").write_text(re.sub(r"\[20\d\d-", "[2016-", text))
+    recent = (LOGS / "3.9.1.log").read_text()
+    (tmp_path / "kafka-request.log").write_text(re.sub(r"\[20\d\d-", f"[{datetime.now(UTC).year + 1}-", recent))
     check = ["migrate", "check", "--request-log", tmp_path]
     assert run(*check, "--days", "36500").exit_code == run(*check).exit_code == 1
     done = run(*check, "--days", "30")
@@ -129,11 +142,49 @@ def test_clients_that_have_gone_can_be_left_out(tmp_path: Path) -> None:
     assert "kinds of requests are left out: the last was more than 30 days ago" in done.stdout
 
 
-def test_what_tells_nothing_is_noted(tmp_path: Path) -> None:
-    (tmp_path / "empty.log").write_text("[2026-11-25 08:22:04,061] INFO nothing\n")
-    done = run("migrate", "check", "--request-log", tmp_path / "empty.log")
-    assert (done.exit_code, "no requests in it" in done.stdout) == (0, True)
-    assert "note: clients are not known" in done.stdout
+# ---- no evidence
+
+
+def test_what_tells_nothing_is_not_known_and_says_what_to_give(tmp_path: Path) -> None:
+    empty, folder, capture = tmp_path / "empty.log", tmp_path / "folder", tmp_path / "clients.pcap"
+    empty.write_text("[2026-11-25 08:22:04,061] INFO nothing\n")
+    folder.mkdir()
+    capture.write_bytes(pcap(connection([(b"", b"")])))
+    for option, path, what in (
+        ("--request-log", empty, "no requests in it"),
+        ("--request-log", folder, "no file kafka-request.log* in it"),
+        ("--request-log", capture, "it is a packet capture, no request log"),
+        ("--capture", capture, "no Kafka requests in it"),
+    ):
+        done = run("migrate", "check", option, path)
+        assert done.exit_code == 2
+        assert f"NOT KNOWN evidence {path}\n  {what}" in done.stdout
+        assert "-> give --request-log, --capture or --metrics" in done.stdout
+        assert "Kafka 4.3: not known: 0 would break" in done.stdout
+
+
+def test_one_source_that_tells_nothing_is_not_hidden_by_another(tmp_path: Path) -> None:
+    (tmp_path / "empty.log").write_text("")
+    check = ["migrate", "check", "--request-log", LOGS / "3.9.1.log", "--request-log", tmp_path / "empty.log"]
+    assert run(*check).exit_code == 2
+    assert run(*check, "--request-log", LOGS / "0.9.0.1.log").exit_code == 1  # what breaks is known
+
+
+def test_compressed_logs_and_captures_are_read_whatever_their_names(tmp_path: Path) -> None:
+    log = gzip.compress((LOGS / "0.9.0.1.log").read_bytes())
+    (tmp_path / "kafka-request.log.2026-11-25-08.gz").write_bytes(log)
+    (tmp_path / "old.log").write_bytes(log)
+    (tmp_path / "cut.log").write_bytes(log[:-20])
+    for path in (tmp_path, tmp_path / "old.log", tmp_path / "cut.log"):
+        done = run("migrate", "check", "--request-log", path)
+        assert (done.exit_code, "BREAKS client orders-service" in done.stdout) == (1, True)
+        assert ("damaged or cut off, and read up to there" in done.stdout) == (path.name == "cut.log")
+    request = b"".join(
+        map(bytes, write_request(FetchRequest(topics=[]), 2, correlation_id=1, client_id="app").buffers())
+    )
+    for name, capture in (("a.pcap.gz", pcap), ("b.pcapng.gz", pcapng)):
+        (tmp_path / name).write_bytes(gzip.compress(capture(connection([(request, b"")]))))
+        assert run("migrate", "check", "--capture", tmp_path / name).exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -159,11 +210,22 @@ def test_the_commands_of_the_page_work_as_printed(tmp_path: Path, monkeypatch: p
     sent = bytes(write_request(MetadataRequest(), 9, correlation_id=1, client_id="app").buffer)
     (tmp_path / "clients.pcapng").write_bytes(pcapng(connection([(sent, b"")])))
     (block,) = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    with Broker({"http.address": "127.0.0.1:0"}) as broker:
+    with Broker({"http.address": f"127.0.0.1:{free_port()}"}) as broker:
+        ask_in_a_new_version(broker.bootstrap_servers)
         for line in block.splitlines():
             line = line.replace("localhost:9092", broker.bootstrap_servers)
             line = line.replace("localhost:9404", f"127.0.0.1:{broker.served.http_port}")
-            assert run(*shlex.split(line)[1:]).exit_code == 0, line
+            done = run(*shlex.split(line)[1:])
+            assert done.exit_code == 0, (line, done.stdout)
+
+
+def test_a_check_of_a_cluster_whose_clients_nobody_saw_is_not_known() -> None:
+    with Broker() as broker:
+        ask_in_a_new_version(broker.bootstrap_servers)
+        done = run("migrate", "check", "-b", broker.bootstrap_servers)
+        assert done.exit_code == 2
+        assert "NOT KNOWN evidence clients\n  no client was seen\n  -> give --request-log" in done.stdout
+        assert "--http" not in done.stdout
 
 
 def test_status_shows_brokers_old_clients_and_topics_and_the_next_step() -> None:
@@ -219,8 +281,18 @@ def test_apply_refuses_what_costs_old_consumers_something_and_does_it_with_force
 
 
 def test_next_prints_what_apply_then_does() -> None:
+    """First what is not known, then the topic's format, then the default for topics without one."""
+    seen = {"http.address": f"127.0.0.1:{free_port()}"}
     with Broker({"log.message.format.version": "1"}) as broker:
+        assert run("topics", "create", "-b", broker.bootstrap_servers, "orders").exit_code == 0
+        text = run("migrate", "next", "-b", broker.bootstrap_servers, "--to", "2").stdout
+        assert "next: see which clients use older formats" in text
+        assert "no client was seen: give --request-log, --capture or --metrics" in text
+        done = run("migrate", "apply", "-b", broker.bootstrap_servers, "--to", "2", "--topic", "orders")
+        assert (done.exit_code, "whether consumers read format v2 is not known" in done.stderr) == (1, True)
+    with Broker({"log.message.format.version": "1", **seen}) as broker:
         server = broker.bootstrap_servers
+        ask_in_a_new_version(server)
         assert run("topics", "create", "-b", server, "orders").exit_code == 0
         asked = ["migrate", "next", "-b", server, "--to", "2", "--rehearse", "0"]
         text = run(*asked).stdout
@@ -228,7 +300,30 @@ def test_next_prints_what_apply_then_does() -> None:
         (command,) = [line.split() for line in text.splitlines() if "migrate apply" in line]
         assert run(*command[1:]).exit_code == 0
         steps = json.loads(run(*asked, "--format", "json").stdout)
+        assert (steps["phase"], steps["next"], steps["brokers"]) == (
+            "phase 1",
+            "set log.message.format.version, one broker after the other",
+            [0],
+        )
+        assert "log.message.format.version=0.11.0" in steps["steps"][0]["do"]
+        assert run("configs", "set", "-b", server, "--broker", "0", "log.message.format.version=2").exit_code == 0
+        steps = json.loads(run(*asked, "--format", "json").stdout)
         assert (steps["phase"], [each["command"] for each in steps["steps"]]) == ("done", [None])
+
+
+def test_clients_that_left_can_be_forgotten(tmp_path: Path) -> None:
+    text = (LOGS / "0.9.0.1.log").read_text()
+    recent = (LOGS / "3.9.1.log").read_text()
+    (tmp_path / "kafka-request.log").write_text(
+        re.sub(r"\[20\d\d-", "[2016-", text) + re.sub(r"\[20\d\d-", f"[{datetime.now(UTC).year + 1}-", recent)
+    )
+    with Broker({"log.message.format.version": "1"}) as broker:
+        server = broker.bootstrap_servers
+        assert run("topics", "create", "-b", server, "orders").exit_code == 0
+        apply = ["migrate", "apply", "-b", server, "--to", "2", "--topic", "orders", "--request-log", tmp_path]
+        refused = run(*apply)
+        assert (refused.exit_code, "refused: orders-service" in refused.stderr) == (1, True)
+        assert run(*apply, "--days", "30").exit_code == 0
 
 
 def test_next_waits_until_every_broker_has_taken_the_step() -> None:
@@ -240,7 +335,8 @@ def test_next_waits_until_every_broker_has_taken_the_step() -> None:
         asked = ["migrate", "next", "-b", server, "--to", "2", "--rehearse", "0", "--wait"]
         late = run(*asked, "0.1", "--format", "json")
         assert late.exit_code == 1
-        assert json.loads(late.stdout)["waited"] == {"done": False, "left": [2], "away": [], "outOfSync": 0}
+        waited = {"done": False, "left": [2], "away": [], "outOfSync": 0, "unknown": []}
+        assert json.loads(late.stdout)["waited"] == waited
         assert "not done after 0.1 s: to do: broker 2" in late.stderr
         waiting = subprocess.Popen(
             [sys.executable, "-m", "magicbyte", *asked, "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -260,15 +356,23 @@ def test_next_waits_until_every_broker_has_taken_the_step() -> None:
         assert "there is nothing to wait for" in done.stderr
 
 
-def test_rollback_of_a_broker_of_ours_is_one_command() -> None:
+def test_rollback_of_a_broker_of_ours_leaves_no_setting_that_overrides_its_file() -> None:
     with Broker({"log.message.format.version": "1"}) as broker:
         server = broker.bootstrap_servers
         assert run("topics", "create", "-b", server, "orders").exit_code == 0
         text = run("migrate", "rollback", "-b", server, "--broker", "0", "--to", "0").stdout
-        (command,) = [line.split() for line in text.splitlines() if "configs set" in line]
+        assert text.startswith("1. in its server.properties: log.message.format.version=0.9.0\n2. restart broker 0\n")
+        change = ["configs", "set", "-b", server, "--broker", "0", "log.message.format.version=0.11.0"]
+        assert run(*change).exit_code == 0
+        found = json.loads(run("migrate", "status", "-b", server, "--rehearse", "0", "--format", "json").stdout)
+        (facts,) = found["clusterBrokers"]
+        assert (facts["format"], facts["changedWhileItRan"]) == ("2", ["log.message.format.version"])
+        text = run("migrate", "rollback", "-b", server, "--broker", "0", "--to", "0").stdout
+        (command,) = [line.split() for line in text.splitlines() if "configs unset" in line]
         assert run(*command[1:]).exit_code == 0
         found = json.loads(run("migrate", "status", "-b", server, "--rehearse", "0", "--format", "json").stdout)
-        assert [each["format"] for each in found["clusterBrokers"]] == ["0"]
+        (facts,) = found["clusterBrokers"]
+        assert (facts["format"], facts["changedWhileItRan"]) == ("1", [])
         done = run("migrate", "rollback", "-b", server, "--broker", "7", "--to", "0")
         assert (done.exit_code, "no broker 7 is alive: expected one of 0" in done.stderr) == (2, True)
 

@@ -47,6 +47,7 @@ def test_directories_alone_tell_what_is_stored_and_when_the_old_format_leaves(lo
     )
     assert events["oldFormatLeaves"] == time_text(START + 9 + CENTURY_MS + 1)  # by the newest record of the segment
     assert (orders["topic"], orders["format"], orders["phase"]) == ("orders", "1", "phase 2")
+    assert (orders["formatIsKnown"], orders["retentionDeletesIt"]) == (False, True)
     assert {(each["format"], each["codec"]): each["entries"] for each in orders["stored"]} == {
         ("0", "none"): 30,
         ("1", "gzip"): 1,
@@ -57,15 +58,25 @@ def test_the_table_has_a_line_for_each_topic(logs: Path) -> None:
     done = run("plan", "--dir", logs, "cleanup.policy=compact")
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["topic", "format", "stored", "phase", "next", "step", "old", "format", "leaves"]
-    assert lines[1].split()[:2] == ["events", "v2"]
+    assert lines[1].split()[:2] == ["events", "v2?"]
     assert lines[1].endswith("convert the stored records  never")
-    assert "note: it is unknown which clients use which format" in lines[-1]
+    assert "note: no client was seen: the metrics of magicbyte brokers tell them" in lines[-1]
+    assert "note: ?: the newest stored format; the setting is not known" in lines[-2]
+
+
+def test_retention_that_nobody_told_is_not_known(logs: Path) -> None:
+    """Kafka's defaults would delete these records soon; whether the topic has them, the directory does not say."""
+    events, orders = json.loads(run("plan", "--dir", logs, "--format", "json").stdout)["topics"]
+    for topic in (events, orders):
+        assert (topic["next"], topic["oldFormatLeaves"]) == ("see whether retention deletes the older records", None)
+        assert topic["retentionDeletesIt"] is None
+    assert "not known" in run("plan", "--dir", logs).stdout.splitlines()[1]
 
 
 def test_a_target_can_be_chosen(logs: Path) -> None:
     done = run("plan", "--dir", logs, "--topic", "orders", "--to", "2", "--format", "json")
     (topic,) = json.loads(done.stdout)["topics"]
-    assert (topic["target"], topic["phase"], topic["next"]) == ("2", "phase 1", "set message.format.version")
+    assert (topic["target"], topic["phase"], topic["next"]) == ("2", "phase 1", "see that consumers read the format")
 
 
 def test_a_broker_of_ours_tells_who_sends_what() -> None:

@@ -5,7 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.archive.migration import Phase, Step, TopicStage, Use, format_read_by, leaves_ms, segment_facts, stage_of
+from magicbyte.archive.migration import (
+    Phase,
+    Step,
+    TopicEvidence,
+    TopicStage,
+    Use,
+    format_read_by,
+    leaves_ms,
+    segment_facts,
+    stage_of,
+)
 from magicbyte.codecs import Codec
 from magicbyte.log.append.prepare import prepare
 from magicbyte.log.files.directory import PartitionDirectory, discover
@@ -159,7 +169,7 @@ def test_the_steps_come_in_the_order_of_the_proposal(
 
 
 def test_what_retention_never_takes_is_to_be_converted() -> None:
-    assert stage_of(V2, [V1, V2], [], leaves=False) == TopicStage(V2, Phase.TWO, Step.CONVERT)
+    assert stage_of(V2, [V1, V2], [], known=TopicEvidence(leaves=False)) == TopicStage(V2, Phase.TWO, Step.CONVERT)
 
 
 def test_a_chosen_target_may_be_two_formats_away() -> None:

@@ -25,7 +25,7 @@ from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
 from magicbyte.protocol.messages.fetch import FetchRequest
 from magicbyte.protocol.messages.metadata import MetadataRequest
 from magicbyte.releases import Release
-from migration.packets import ACK, BROKER, CLIENT, MSS, SYN, connection, packet, pcap, pcapng
+from migration.packets import ACK, BROKER, CLIENT, MSS, SYN, End, connection, packet, pcap, pcapng
 
 HERE = Path(__file__).parent
 ADDRESS = "10.0.0.7"
@@ -271,7 +271,7 @@ def test_check_names_the_old_clients_of_a_capture(tmp_path: Path) -> None:
     result = run("migrate", "check", "--to", "4", "--capture", path)
     assert result.exit_code == 1, result.stderr
     assert f"BREAKS client app ({ADDRESS})" in result.stdout
-    assert "Fetch v2: v4 and newer are taken, 1 request, last 2023-11-14 22:13" in result.stdout
+    assert "sends Fetch v2, 1 request, last 2023-11-14 22:13; Kafka 4.3 accepts v4 and later" in result.stdout
     path.write_bytes(b"no capture")
     result = run("migrate", "check", "--to", "4", "--capture", path)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -306,3 +306,62 @@ def test_a_keep_alive_and_empty_segments_are_no_data() -> None:
 def test_dpkt_writes_what_the_tests_take_it_to_write() -> None:
     tcp = dpkt.ethernet.Ethernet(packet(CLIENT, BROKER, 5, b"data")).data.data
     assert (tcp.sport, tcp.dport, tcp.seq, tcp.data) == (50_000, 9092, 5, b"data")
+
+
+# ---- connections that began before the capture
+
+
+LOW, HIGH = (CLIENT[0], 30_120), (BROKER[0], 36_333)
+"""A client whose port is below its broker's, as of a container or behind a proxy."""
+OLD_LIBRDKAFKA = struct.pack(">ihhih", 13 + 4, 18, 0, 3, 3) + b"app" + bytes(4)
+"""ApiVersions 0 with an array after its end, as librdkafka before 0.9.2 sends it."""
+
+
+def answers_to(requests: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Give each request a correlation id of its own, and an answer that repeats it."""
+    numbered = []
+    for at, (request, _) in enumerate(requests):
+        renumbered = request[:8] + struct.pack(">i", 70_000 + at) + request[12:]
+        numbered.append((renumbered, struct.pack(">iii", 8, 70_000 + at, 0)))
+    return numbered
+
+
+@pytest.mark.parametrize("client", [LOW, CLIENT], ids=["low", "high"])
+@pytest.mark.parametrize("broker", [HIGH, BROKER], ids=["from a high port", "from a low one"])
+@pytest.mark.parametrize("seen", ["both directions", "requests only"])
+def test_the_client_is_told_by_what_it_sends_whatever_its_port(client: End, broker: End, seen: str) -> None:
+    packets = connection(answers_to(ASKED), client, broker, begins=False)
+    if seen == "requests only":  # as tcpdump 'dst port PORT' records it
+        requests = packet(client, broker, 0)[26:30]
+        packets = [each for each in packets if each[26:30] == requests]
+    found, summary = read(pcap(packets))
+    assert (found, summary.note) == (SEEN, None)
+
+
+def test_responses_alone_are_no_requests_of_the_broker() -> None:
+    packets = connection(answers_to(ASKED), LOW, HIGH, begins=False)
+    answers = [each for each in packets if each[26:30] == HIGH[0]]
+    assert not read(pcap(answers))[0]
+
+
+def test_a_handshake_anywhere_in_the_capture_tells_where_a_broker_is() -> None:
+    """Produce 1 is answered by a number of topics: the same number as the start of the next request."""
+    produce = struct.pack(">ihhih", 13 + 10, 0, 1, 1, 3) + b"app" + struct.pack(">hii", 1, 1000, 0)
+    exchanges = [(produce, struct.pack(">iii", 8, 1, 1))]
+    before = connection(exchanges, LOW, HIGH, begins=False)[:-1]
+    later = connection(ASKED, (CLIENT[0], 30_121), HIGH)
+    assert read(pcap([*before, *later]))[0] == SEEN + of(("Produce", 1))
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_bytes_that_brokers_pass_over_hide_no_request(*, begins: bool) -> None:
+    for exchanges in ([(OLD_LIBRDKAFKA, b"")], [(OLD_LIBRDKAFKA, b""), *ASKED]):
+        rest = SEEN if len(exchanges) > 1 else Counter[SeenRequests]()
+        assert read(pcap(connection(exchanges, begins=begins)))[0] == rest + of(("ApiVersions", 0))
+
+
+def test_a_request_of_which_too_little_was_captured_is_said() -> None:
+    produce = struct.pack(">ihhih", 10 * MSS, 0, 2, 1, 3) + b"app" + bytes(10 * MSS - 13)
+    found, summary = read(pcap(connection([(produce, b"")], begins=False), snap=96))
+    assert not found
+    assert "of 1 connection too little was captured to count their requests" in (summary.note or "")

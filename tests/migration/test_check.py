@@ -82,7 +82,7 @@ def test_a_finding_names_the_client_its_requests_and_what_to_do() -> None:
     assert finding.weight is Weight.BREAKS
     assert finding.subject == "orders (apache-kafka-java 0.10.2, 10.0.0.7)"
     assert [each.text for each in finding.refused] == [
-        "Produce v2: v3 and newer are taken, 7 requests, last 2023-11-14 22:13"
+        "sends Produce v2, 7 requests, last 2023-11-14 22:13; Kafka 4.3.1 accepts v3 and later"
     ]
     assert "speaks Produce 3 or newer (Kafka's Java clients: from 0.11.0 on)" in finding.do
 

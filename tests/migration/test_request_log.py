@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from magicbyte.migration.request_log import MOST_LINE_BYTES, lines_of, read_request_log
 from magicbyte.migration.sightings import Seen, SeenClient, SeenRequests, Sightings
@@ -86,3 +88,41 @@ def test_other_lines_are_passed_over(line: str) -> None:
 def test_lines_are_bounded() -> None:
     file = io.BytesIO(b"x" * (MOST_LINE_BYTES + 10) + b"\nnext\n")
     assert [len(line) for line in lines_of(file)] == [MOST_LINE_BYTES, 11, 5]
+
+
+FORMS = {
+    "header": "RequestHeader(apiKey=FETCH, apiVersion=1, clientId=",
+    "braces": "{api_key=1,api_version=1,correlation_id=1,client_id=",
+    "named": "Name: FetchRequest; Version: 1; CorrelationId: 1; ClientId: ",
+    "connection": "RequestHeader(apiKey=FETCH, apiVersion=1, clientId=a, correlationId=1) -- {} from connection ",
+    "software": "RequestHeader(apiKey=FETCH, apiVersion=1, clientId=a, correlationId=1) -- {} "
+    "clientInformation:ClientInformation(softwareName=",
+}
+FRAGMENTS = (
+    ", correlationId=", ", correlationId=1) -- ", "} -- ", ";", " from connection ", " from client /", "1:1-",
+    "ClientInformation(softwareName=", ", softwareVersion=", ")", "9" * 20, "a", " ", "\u20ac",
+)  # fmt: skip
+"""What a client can write into its id to have a pattern begin again, or go on."""
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("fragment", FRAGMENTS)
+def test_no_line_takes_more_than_linear_time(form: str, fragment: str) -> None:
+    """A megabyte each: a pattern of quadratic time would not end."""
+    read(f"[2026-11-25 08:22:04,061] x Completed request:{form}{fragment * ((1 << 20) // len(fragment))}")
+
+
+@given(form=st.sampled_from(sorted(FORMS)), middle=st.lists(st.sampled_from(FRAGMENTS), max_size=30))
+def test_whatever_a_client_calls_itself_is_an_id_or_no_request(form: str, middle: list[str]) -> None:
+    for asking in read(f"Completed request:{FORMS[form]}{''.join(middle)}, correlationId=1) -- {{}}; "):
+        assert (asking.api_key, asking.version) == (FETCH, 1)
+
+
+@pytest.mark.parametrize(
+    "number", ["9" * 5000, "1e999", "Infinity", "-1", "99999"], ids=["long", "large", "infinite", "negative", "beyond"]
+)
+def test_a_version_beyond_any_is_no_request(number: str) -> None:
+    header = f'{{"requestHeader":{{"requestApiKey":1,"requestApiVersion":{number},"clientId":"a"}}}}'
+    assert read(f"Completed request:{header}\n") == {}
+    text = f"RequestHeader(apiKey=FETCH, apiVersion={number}, clientId=a, correlationId=1) -- {{}}"
+    assert read(f"Completed request:{text}\n") == {}

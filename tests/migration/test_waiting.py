@@ -1,5 +1,7 @@
 """How far a step is that brokers are restarted for."""
 
+import pytest
+
 from magicbyte.migration.status import BrokerFacts, ClusterPhase, ClusterStage, ClusterStep
 from magicbyte.migration.waiting import progress_of
 from magicbyte.records.encode import Format
@@ -15,7 +17,7 @@ def test_software_is_upgraded_when_every_broker_knows_the_format_and_is_in_sync(
     step = stage(ClusterStep.UPGRADE_BROKERS)
     assert progress_of(step, [0], [old], 0).text == "to do: broker 0"
     assert progress_of(step, [0, 1], [new], 3).text == (
-        "every broker has taken the step; broker 1 does not answer; 3 partitions have replicas out of sync"
+        "every broker that answers has taken the step; broker 1 does not answer; 3 partitions have replicas out of sync"
     )
     assert not progress_of(step, [0], [new], 1).is_done
     assert progress_of(step, [0], [new], 0).is_done
@@ -45,5 +47,14 @@ def test_a_canary_is_judged_when_all_brokers_store_one_format() -> None:
 def test_nothing_is_known_while_no_broker_answers() -> None:
     found = progress_of(stage(ClusterStep.BRING_BACK), [0, 1], [], None)
     assert not found.is_done
-    assert found.text == "every broker has taken the step; brokers 0, 1 do not answer"
-    assert found.to_json() == {"done": False, "left": [], "away": [0, 1], "outOfSync": None}
+    assert found.text == "brokers 0, 1 do not answer"
+    assert found.to_json() == {"done": False, "left": [], "away": [0, 1], "outOfSync": None, "unknown": []}
+
+
+@pytest.mark.parametrize("step", [ClusterStep.RAISE_PROTOCOL, ClusterStep.JUDGE_CANARY, ClusterStep.SET_DEFAULT])
+def test_a_broker_that_does_not_return_its_settings_has_not_been_seen_to_take_a_step(step: ClusterStep) -> None:
+    """One of 0.10.0 to 0.10.2, whose protocol and format nobody can ask for."""
+    known, hidden = broker(0, "0.11.0", "0.11.0", "0.11.0"), broker(1, "0.10.2")
+    found = progress_of(stage(step), [0, 1], [known, hidden], 0)
+    assert (found.is_done, found.is_over, found.unknown) == (False, True, (1,))
+    assert found.text == "not known of broker 1, which does not return settings: see them yourself"

@@ -158,20 +158,31 @@ def _due_ms(
 class Phase(enum.Enum):
     """The format in which new records are stored."""
 
+    UNKNOWN = "not known"
     ONE = "phase 1"
     TWO = "phase 2"
     DONE = "done"
 
 
 class Step(enum.Enum):
-    """The next step of the migration."""
+    """The next step of the migration. Those that begin with "see" find out what a further step depends on."""
 
     UPGRADE_CONSUMERS = "upgrade consumers"
+    SEE_FORMAT = "see which message.format.version it has"
+    SEE_CONSUMERS = "see that consumers read the format"
+    SEE_BROKERS = "see that every broker is ready for the format"
     SET_FORMAT = "set message.format.version"
     UPGRADE_PRODUCERS = "upgrade producers"
+    SEE_RETENTION = "see whether retention deletes the older records"
     WAIT = "wait for retention"
     CONVERT = "convert the stored records"
+    SEE_STORED = "see which formats every partition stores"
+    SEE_CLIENTS = "see that no client uses an older format"
     NOTHING = "nothing"
+
+
+SEE: Final = frozenset(step for step in Step if step.value.startswith("see "))
+"""The steps that find something out, and change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,34 +240,71 @@ class TopicStage:
     who: tuple[Use, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TopicEvidence:
+    """The facts about a topic that are known, of those that a step depends on.
+
+    `format`: its `message.format.version`. Without it, the newest stored format shows only what was once set.
+    `clients`: all clients; without it, only those that were seen. `brokers`: that every broker is ready for the target.
+    `stored`: the formats in all its partitions. `leaves`: whether retention deletes old records, None if unknown.
+    """
+
+    format: bool = True
+    clients: bool = True
+    brokers: bool = True
+    stored: bool = True
+    leaves: bool | None = True
+
+
+ALL_KNOWN: Final = TopicEvidence()
+
+
 def stage_of(
-    configured: Format,
+    configured: Format | None,
     stored: Iterable[Format],
     uses: Sequence[Use],
     target: Format | None = None,
-    *,
-    leaves: bool = True,
+    known: TopicEvidence = ALL_KNOWN,
 ) -> TopicStage:
     """Return the progress of a topic. `target`: None for the configured format while older data is stored, else the
-    next one.
+    next one. `configured`: None if neither the setting nor any stored record shows it.
 
-    `leaves`: whether retention deletes old data. The order is that of KIP-31: consumers first, then the setting,
-    because producers lose nothing by it; producers of the old format, and stored data in it, come last.
+    The order is that of KIP-31: consumers first, then the setting, because producers lose nothing by it; producers of
+    the old format, and stored data in it, come last. A step that depends on something unknown is to find it out.
     """
-    older = [form for form in stored if form.magic < configured.magic]
+    stored = list(stored)
     if target is None:
-        is_behind = older or any(each.format.magic < configured.magic for each in uses)
-        target = configured if is_behind or configured is Format.V2 else KAFKA_FORMATS[configured.magic + 1]
+        target = _next_target(configured, stored, uses)
     behind = [each for each in uses if each.format.magic < target.magic]
     consumers = tuple(each for each in behind if each.is_consumer)
     producers = tuple(each for each in behind if not each.is_consumer)
-    phase = Phase.ONE if configured.magic < target.magic else Phase.TWO
+    phase = Phase.UNKNOWN if configured is None else Phase.ONE if configured.magic < target.magic else Phase.TWO
     if consumers:
         return TopicStage(target, phase, Step.UPGRADE_CONSUMERS, consumers)
-    if phase is Phase.ONE:
-        return TopicStage(target, phase, Step.SET_FORMAT)
+    if phase is not Phase.TWO:
+        step = (
+            Step.SEE_FORMAT if phase is Phase.UNKNOWN
+            else Step.SEE_CONSUMERS if not known.clients
+            else Step.SEE_BROKERS if not known.brokers
+            else Step.SET_FORMAT
+        )  # fmt: skip
+        return TopicStage(target, phase, step)
     if producers:
         return TopicStage(target, phase, Step.UPGRADE_PRODUCERS, producers)
     if any(form.magic < target.magic for form in stored):
-        return TopicStage(target, phase, Step.WAIT if leaves else Step.CONVERT)
-    return TopicStage(target, Phase.DONE, Step.NOTHING)
+        step = Step.SEE_RETENTION if known.leaves is None else Step.WAIT if known.leaves else Step.CONVERT
+        return TopicStage(target, phase, step)
+    missing = (
+        Step.SEE_FORMAT if not known.format
+        else Step.SEE_STORED if not known.stored
+        else Step.SEE_CLIENTS if not known.clients
+        else None
+    )  # fmt: skip
+    return TopicStage(target, Phase.DONE, Step.NOTHING) if missing is None else TopicStage(target, phase, missing)
+
+
+def _next_target(configured: Format | None, stored: Sequence[Format], uses: Sequence[Use]) -> Format:
+    if configured is None:
+        return KAFKA_FORMATS[-1]
+    is_behind = any(form.magic < configured.magic for form in (*stored, *(each.format for each in uses)))
+    return configured if is_behind or configured is Format.V2 else KAFKA_FORMATS[configured.magic + 1]

@@ -114,7 +114,8 @@ async def _looked(
     }
     if choice.broker not in known_pages or len(known_pages) == 1:
         raise click.UsageError(
-            "expected metrics of the canary and of another broker: --metrics ID=URL, or --http of magicbyte brokers"
+            "expected metrics of the canary and of another broker: give --metrics ID=URL, or http.address to "
+            "magicbyte brokers"
         )
     found = await look.look_at_rates(known_pages, watch)
     (judged,) = (each for each in found if each.broker == choice.broker)

@@ -12,6 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
+    from magicbyte.migration.evidence import ClientSource
     from magicbyte.migration.sightings import Sightings
     from magicbyte.net.scrape import PageAccess
 
@@ -72,27 +73,27 @@ class ClientSources:
         access = click.get_current_context().meta.get(_ACCESS_KEY, {})
         return [*self.request_logs, *self.captures, *access.values()]
 
-    def read_files(self, into: Sightings) -> list[str]:
-        """Add the requests in request logs and captures. Return notes on files without any.
+    def read_files(self, into: Sightings) -> list[ClientSource]:
+        """Add the requests in request logs and captures. Return what each of them told.
 
         Called without an event loop: Ctrl-C and SIGTERM end it, which they would not in a thread.
         """
         from magicbyte.migration import look
 
-        notes = [look.look_at_request_log(path, into) for path in look.request_logs(self.request_logs)]
-        notes += [look.look_at_capture(path, into) for path in self.captures]
-        return [each for each in notes if each is not None]
+        return [
+            *(look.look_at_request_logs(path, into) for path in self.request_logs),
+            *(look.look_at_capture(path, into) for path in self.captures),
+        ]
 
-    async def look_at_pages(self, into: Sightings, own: Iterable[str]) -> list[str]:
-        """Add the requests counted on metrics pages. Return notes on pages without any.
+    async def look_at_pages(self, into: Sightings, own: Iterable[str]) -> list[ClientSource]:
+        """Add the requests counted on metrics pages. Return what each of them told.
 
         `own`: pages named by brokers; no token is sent to them.
         """
         from magicbyte.migration import look
 
         pages = dict.fromkeys(own) | dict.fromkeys(self.pages, page_access())
-        notes = [await look.look_at_numbers(page, into, access) for page, access in pages.items()]
-        return [each for each in notes if each is not None]
+        return [await look.look_at_numbers(page, into, access) for page, access in pages.items()]
 
 
 def clients_options(command: F) -> F:

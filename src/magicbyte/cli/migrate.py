@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,27 @@ from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.canary import canary
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.client_sources import ClientSources, clients_options
-from magicbyte.cli.options import FormatName, OutputPath, format_option
+from magicbyte.cli.options import FormatName, OutputPath, format_option, key_values
 from magicbyte.cli.output import bad, complain, doubtful, good, say, say_json
-from magicbyte.cli.plan import PlanOptions, format_text, made_plan, plan_text, stored_facts
+from magicbyte.cli.plan import (
+    PlanOptions,
+    format_text,
+    given_option,
+    made_plan,
+    plan_evidence,
+    plan_text,
+    stored_facts,
+    topic_settings,
+)
 from magicbyte.cli.render import table_lines
 from magicbyte.clock import SystemClock
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
+    from magicbyte.migration.brokers import GivenSettings
     from magicbyte.migration.check import Check, UpgradeFinding
+    from magicbyte.migration.evidence import ClientSource, Unknown
     from magicbyte.migration.planner import MigrationPlan, TopicFacts
     from magicbyte.migration.procedure import Instruction
     from magicbyte.migration.rollback import RollBack
@@ -34,6 +45,7 @@ if TYPE_CHECKING:
     from magicbyte.releases import Release
 
 BREAKS = 1
+NOT_KNOWN = 2
 _DAY_MS = 86_400_000
 _LOOKS = 8  # sampled offsets of a partition before its format is set
 
@@ -46,6 +58,12 @@ def migrate() -> None:
 migrate.add_command(canary)
 
 
+def days_option(command: F) -> F:
+    """Add --days: an int or None."""
+    return click.option("--days", type=click.IntRange(1, 36_500), metavar="N",
+                        help="Only clients with a request in the last N days, or without a date.")(command)  # fmt: skip
+
+
 @migrate.command(examples=("magicbyte migrate check -b localhost:9092 --to 4",))
 @click.option("-b", "--bootstrap", "--bootstrap-server", "bootstrap", metavar="HOST:PORT[,…]",
               help="Brokers of the cluster, of any version.")  # fmt: skip
@@ -56,15 +74,15 @@ migrate.add_command(canary)
 @click.option("--topic", "topics", multiple=True, help="Only this topic. Can be given several times.")
 @click.option("--looks", type=click.IntRange(0, 10_000), default=32, show_default=True,
               help="Offsets of a partition to sample for old formats.")  # fmt: skip
-@click.option("--days", type=click.IntRange(1, 36_500), metavar="N",
-              help="Only clients with a request in the last N days, or without a date.")  # fmt: skip
+@days_option
 @click.option("--html", type=OutputPath(), metavar="FILE", help="Also write an HTML page.")
 @format_option
 def check(form: str, html: Path | None, target: str, **given: Any) -> None:
     """Show which clients, settings and stored formats a release of Kafka refuses or changes, and the remedies.
 
-    With -b: settings, stored formats and, of magicbyte brokers with --http, all clients. Clients of Kafka's own brokers
-    are known from --request-log, --capture and --metrics. Exit status: 0 nothing breaks, 1 something does, 2 wrong use.
+    With -b: settings, stored formats and, of magicbyte brokers with http.address, all clients. Clients of Kafka's own
+    brokers are known from --request-log, --capture and --metrics. Exit status: 0 nothing breaks, 1 something does, 2
+    not known, for what is named, or wrong use.
     """
     from magicbyte.log.files.outputs import put_whole, refuse_overlap
     from magicbyte.migration.check_page import html_page
@@ -76,15 +94,20 @@ def check(form: str, html: Path | None, target: str, **given: Any) -> None:
     if html is not None:
         refuse_overlap(html, asked.sources.files)
     sightings = Sightings()
-    notes = asked.sources.read_files(sightings)
-    report = asyncio.run(_check(asked, sightings, notes))
+    report = asyncio.run(_check(asked, sightings, asked.sources.read_files(sightings)))
     if html is not None:
         put_whole(html, html_page(report).encode())
     if form == "json":
         say_json(report.to_json())
     else:
         say(*_text(report))
-    click.get_current_context().exit(BREAKS if report.breaks else 0)
+    click.get_current_context().exit(_exit_status(report))
+
+
+def _exit_status(report: Check) -> int:
+    from magicbyte.migration.check import Verdict
+
+    return {Verdict.BREAKS: BREAKS, Verdict.UNKNOWN: NOT_KNOWN, Verdict.NOTHING: 0}[report.verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,32 +134,40 @@ def _release(text: str) -> Release:
     return release
 
 
-async def _check(asked: _Asked, sightings: Sightings, of_files: Sequence[str]) -> Check:
-    """Check the cluster and the clients. `sightings`, `of_files`: the requests in files, and notes on them."""
+async def _check(asked: _Asked, sightings: Sightings, files: Sequence[ClientSource]) -> Check:
+    """Check the cluster and the clients. `sightings`: the requests in `files`."""
     from magicbyte.migration import look
     from magicbyte.migration.check import Facts, check
+    from magicbyte.migration.evidence import unknown_clients
     from magicbyte.migration.sightings import CLIENT_ID
 
-    facts, notes, pages = Facts(), list[str](), list[str]()
+    found = look.ClusterLook(Facts(), [], {})
     if asked.bootstrap is not None:
         with explained("migrate check", "brokers from 0.8.2 on can be asked"):
             async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
-                facts, notes, pages = await look.look_at_cluster(client, asked.topics, asked.looks)
+                found = await look.look_at_cluster(client, asked.topics, asked.looks)
+    facts, notes = found.facts, found.notes
     facts.sightings = sightings
-    notes += [*await asked.sources.look_at_pages(sightings, pages), *of_files]
-    if asked.days is not None:
-        now_ms = SystemClock().now_ms()  # both are dates
-        if count := facts.sightings.forget_before(now_ms - asked.days * _DAY_MS):
-            notes.append(f"{count} kinds of requests are left out: the last was more than {asked.days} days ago")
-    if not len(facts.sightings):
-        notes.append(
-            "clients are not known: that takes --http of magicbyte brokers, --request-log, --capture or --metrics"
-        )
+    pages = [f"http://{page}/metrics" for page in found.pages.values()]
+    sources = [*await asked.sources.look_at_pages(sightings, pages), *files]
+    notes += _forgotten(sightings, asked.days)
+    silent = [] if asked.sources else [int(broker) for broker in facts.brokers if int(broker) not in found.pages]
+    facts.unknown += unknown_clients(sources, sightings, silent)
+    notes += [source.note for source in sources if source.note is not None]
     return check(facts, asked.release, notes)
 
 
+def _forgotten(sightings: Sightings, days: int | None) -> list[str]:
+    """Forget clients whose last request is more than `days` days old, and return a note on them."""
+    if days is None:
+        return []
+    now_ms = SystemClock().now_ms()  # both are dates
+    count = sightings.forget_before(now_ms - days * _DAY_MS)
+    return [f"{count} kinds of requests are left out: the last was more than {days} days ago"] if count else []
+
+
 def _text(report: Check) -> Iterator[str]:
-    from magicbyte.migration.check import Weight
+    from magicbyte.migration.check import Verdict, Weight
 
     for each in report.findings:
         line = f"{each.weight.value.upper()} {each.kind} {each.subject}"
@@ -144,8 +175,8 @@ def _text(report: Check) -> Iterator[str]:
         yield f"  {each.what}"
         yield from (f"  {refused.text}" for refused in each.refused)
         yield f"  -> {each.do}"
-    verdict = f"Kafka {report.target}: {_sum(report.findings)}; looked at {report.looked_at}"
-    yield bad(verdict) if report.breaks else good(verdict)
+    verdict = f"Kafka {report.target}: {report.verdict.value}: {_sum(report.findings)}; looked at {report.looked_at}"
+    yield {Verdict.BREAKS: bad, Verdict.UNKNOWN: doubtful, Verdict.NOTHING: good}[report.verdict](verdict)
     yield from (f"note: {each}" for each in report.notes)
 
 
@@ -182,18 +213,22 @@ _LOOK_OPTIONS = (
                  help="Rehearse the step for N topics, the busiest first; some seconds each."),
     click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
                  help="Offsets of a partition to sample without --dir."),
+    given_option,
+    days_option,
     format_option,
+    topic_settings,
 )  # fmt: skip
 
 
 @migrate.command(examples=("magicbyte migrate status -b localhost:9092 --to v2",))
 @look_options
-def status(form: str, sources: ClientSources, **given: Any) -> None:
+def status(form: str, sources: ClientSources, days: int | None, settings: tuple[str, ...], **given: Any) -> None:
     """Show the stage of a cluster in the two-phase migration to a format: brokers, old clients, topics, next step.
 
-    Exit status: 0 sound, 1 conflicting settings, 2 wrong use.
+    What is not known is named; a step that depends on it is to find it out. KEY=VALUE are settings of topics that no
+    broker returns. Exit status: 0 no conflicting settings were found, 1 some were, 2 wrong use or no answer.
     """
-    found = _status(PlanOptions(http=None, settings={}, **given), sources)
+    found = _status(PlanOptions(http=None, settings=key_values(settings), **given), sources, days)
     if form == "json":
         say_json(found.to_json())
     else:
@@ -208,6 +243,7 @@ class _MigrationStatus:
     clients: Sequence[OldClient]
     plan: MigrationPlan
     notes: Sequence[str]
+    unknown_clients: Sequence[Unknown]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -219,39 +255,39 @@ class _MigrationStatus:
         }
 
 
-def _status(asked: PlanOptions, sources: ClientSources) -> _MigrationStatus:
+def _status(asked: PlanOptions, sources: ClientSources, days: int | None) -> _MigrationStatus:
     from magicbyte.migration.sightings import Sightings
 
     sightings = Sightings()
-    notes = sources.read_files(sightings)
-    return asyncio.run(_status_of_cluster(asked, sources, sightings, notes, stored_facts(asked)))
+    files = sources.read_files(sightings)
+    return asyncio.run(_status_of_cluster(asked, sources, sightings, files, stored_facts(asked), days))
 
 
 async def _status_of_cluster(
     asked: PlanOptions,
     sources: ClientSources,
     sightings: Sightings,
-    of_files: Sequence[str],
+    files: Sequence[ClientSource],
     stored: Mapping[str, TopicFacts],
+    days: int | None,
 ) -> _MigrationStatus:
-    """Return the status. `sightings`, `of_files`: requests in files, and notes on them. `stored`: by `stored_facts`."""
-    from magicbyte.migration import look, planner
-    from magicbyte.migration.sightings import CLIENT_ID
+    """Return the status. `sightings`: the requests in `files`. `stored`: by `stored_facts`."""
+    from magicbyte.migration.evidence import unknown_clients
     from magicbyte.migration.status import old_clients, stage_of_cluster, target_of
 
-    assert asked.bootstrap is not None, "-b is required"
-    with explained("migrate status", "brokers from 0.8.2 on can be asked"):
-        async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
-            brokers = await look.look_at_brokers(client)
-            notes = list[str]()
-            own = [f"http://{each}/metrics" for each in await planner.metrics_addresses(client, notes)]
-    notes += [*await sources.look_at_pages(sightings, own), *of_files]
-    plan = await made_plan(asked, stored)
+    found = await plan_evidence(asked, stored)
+    assert found.brokers is not None, "-b is required"
+    pages = [f"http://{page}/metrics" for page in found.pages.values()]
+    read = [*await sources.look_at_pages(sightings, pages), *files]
+    notes = [*_forgotten(sightings, days), *(source.note for source in read if source.note is not None)]
+    silent = [] if sources else [each.id for each in found.brokers if each.id not in found.pages]
+    unknown = unknown_clients(read, sightings, silent)
+    plan = await made_plan(asked, found, knows_clients=not unknown)
     stages = [each.stage for each in plan.topics]
     target = target_of(stages, asked.target)
-    return _MigrationStatus(
-        stage_of_cluster(brokers, stages, target), brokers, old_clients(sightings, target), plan, notes
-    )
+    clients = old_clients(sightings, target)
+    stage = stage_of_cluster(found.brokers, stages, target, clients, unknown)
+    return _MigrationStatus(stage, found.brokers, clients, plan, notes, unknown)
 
 
 def _status_text(status: _MigrationStatus) -> Iterator[str]:
@@ -263,6 +299,8 @@ def _status_text(status: _MigrationStatus) -> Iterator[str]:
                             *(_broker_row(each) for each in status.brokers)], left={1, 2, 3, 4, 5})  # fmt: skip
     if status.clients:
         yield from ("", f"clients before format {stage.target.title}:", *(f"  {each.text}" for each in status.clients))
+    if stage.unknown:
+        yield from ("", "not known:", *(f"  {each.text}" for each in stage.unknown))
     yield ""
     yield from plan_text(status.plan)
     yield from (f"note: {each}" for each in status.notes)
@@ -274,14 +312,17 @@ def _stage_text(stage: ClusterStage) -> str:
 
 
 def _broker_row(broker: BrokerFacts) -> list[str]:
-    protocol = "none" if broker.has_no_protocol else broker.to_json()["protocol"] or "-"
+    from magicbyte.migration.status import FORMAT, PROTOCOL
+
+    protocol = "none" if broker.has_no_protocol else broker.to_json()["protocol"] or "not known"
+    form = "none" if broker.has_no_protocol else "not known" if broker.format is None else broker.format.title
     return [
         str(broker.id),
         broker.address,
         broker.software,
         format_text(broker.knows),
-        protocol,
-        format_text(broker.format),
+        protocol + (" (given)" if PROTOCOL in broker.given else ""),
+        form + (" (given)" if FORMAT in broker.given else ""),
     ]
 
 
@@ -292,24 +333,27 @@ def _broker_row(broker: BrokerFacts) -> list[str]:
 @look_options
 @click.option("--wait", type=click.FloatRange(0, 604_800), metavar="SECONDS",
               help="Wait at most this long until the brokers have been restarted, and check the step.")  # fmt: skip
-def next_step(wait: float | None, form: str, sources: ClientSources, **given: Any) -> None:
+def next_step(
+    wait: float | None, form: str, sources: ClientSources, days: int | None, settings: tuple[str, ...], **given: Any
+) -> None:
     """Print the next step of a migration as a procedure. Nothing is changed.
 
-    Exit status: 0; 1 if --wait ended before the step was done, or found conflicting settings.
+    A step that depends on something unknown is to find it out. KEY=VALUE are settings of topics that no broker
+    returns. Exit status: 0; 1 if --wait ended before the step was done, or found conflicting settings.
     """
     from magicbyte.migration.procedure import procedure
 
-    asked = PlanOptions(http=None, settings={}, **given)
-    status = _status(asked, sources)
+    asked = PlanOptions(http=None, settings=key_values(settings), **given)
+    status = _status(asked, sources, days)
     topics = {each.facts.name: each.stage for each in status.plan.topics}
-    steps = procedure(status.stage, status.brokers, topics, asked.bootstrap or "")
+    steps = procedure(status.stage, status.brokers, topics, asked.bootstrap or "", status.clients)
     printed: dict[str, Any] = {**status.stage.to_json(), "steps": [each.to_json() for each in steps]}
     if form == "text":
         say(_stage_text(status.stage))
         say(*_numbered(steps))
     is_well = True
     if wait is not None:
-        is_well, waited = _waited(asked, status, wait, form, sources)
+        is_well, waited = _waited(asked, status, wait, form, lambda: _status(asked, sources, days))
         printed |= waited
     if form == "json":
         say_json(printed)
@@ -317,7 +361,11 @@ def next_step(wait: float | None, form: str, sources: ClientSources, **given: An
 
 
 def _waited(
-    asked: PlanOptions, status: _MigrationStatus, seconds: float, form: str, sources: ClientSources
+    asked: PlanOptions,
+    status: _MigrationStatus,
+    seconds: float,
+    form: str,
+    look_again: Callable[[], _MigrationStatus],
 ) -> tuple[bool, dict[str, Any]]:
     """Wait for the restarts of a step. Return whether it succeeded, and its JSON."""
     from magicbyte.cli.migrate_wait import wait_for
@@ -330,9 +378,9 @@ def _waited(
     progress = asyncio.run(wait_for(asked.bootstrap, status.stage, [each.id for each in status.brokers], seconds))
     waited: dict[str, Any] = {"waited": progress.to_json()}
     if not progress.is_done:
-        complain(f"not done after {seconds:g} s: {progress.text}")
+        complain(f"{'not known' if progress.is_over else f'not done after {seconds:g} s'}: {progress.text}")
         return False, waited
-    now = _status(asked, sources).stage
+    now = look_again().stage
     if form == "text":
         say(f"done; {_stage_text(now)}", *(f"DANGER {each}" for each in now.dangers))
     return not now.dangers, {**waited, "then": now.to_json()}
@@ -343,14 +391,25 @@ def _waited(
 @click.option("--to", "target", type=FormatName(), required=True, help="The format that new records are stored in.")
 @click.option("--topic", "topics", multiple=True, required=True, help="The topic. Can be given several times.")
 @clients_options
+@given_option
+@days_option
 @click.option("--force", is_flag=True, help="Set it despite the reasons against it.")
-def apply(bootstrap: str, sources: ClientSources, target: Format, topics: tuple[str, ...], *, force: bool) -> None:
-    """Set topics' message.format.version, unless that would break or cost something.
+def apply(
+    bootstrap: str,
+    sources: ClientSources,
+    broker_settings: GivenSettings,
+    target: Format,
+    topics: tuple[str, ...],
+    days: int | None,
+    *,
+    force: bool,
+) -> None:
+    """Set topics' message.format.version, unless that would break or cost something, or nobody knows.
 
     Exit status: 0 done, 1 refused or not applied by the brokers, 2 wrong use.
     """
-    asked = PlanOptions(bootstrap, (), None, 0, topics, target, 0, _LOOKS, {})
-    found = _status(asked, sources)
+    asked = PlanOptions(bootstrap, (), None, 0, topics, target, 0, _LOOKS, {}, broker_settings)
+    found = _status(asked, sources, days)
     against = _against(found, topics, target)
     for objection in against:
         complain(f"{'overridden' if force else 'refused'}: {objection}")
@@ -372,8 +431,7 @@ def _against(status: _MigrationStatus, topics: Iterable[str], target: Format) ->
         f"{name}: it is enriched" for name in topics if name not in {each.facts.name for each in status.plan.topics}
     ]
     for each in status.plan.topics:
-        stored = {form for form, _ in each.facts.stored}
-        against += objections(status.brokers, status.clients, each.stage, stored, target)
+        against += objections(status.brokers, status.clients, each, target, status.unknown_clients)
     return list(dict.fromkeys(against))
 
 
@@ -381,7 +439,7 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> 
     """Set the format of topics. Return whether the brokers have applied it. Raises BrokerError."""
     from magicbyte.client.admin import ConfigResource, alter_configs, describe_configs
     from magicbyte.log.append.rules import stored_format
-    from magicbyte.migration.procedure import FORMAT
+    from magicbyte.migration.procedure import TOPIC_FORMAT
     from magicbyte.migration.sightings import CLIENT_ID
     from magicbyte.releases import MAGIC_NAMES
 
@@ -389,10 +447,10 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> 
     with explained("migrate apply", "brokers from 0.11 on change settings"):
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:
             for topic in topics:
-                await alter_configs(client, ConfigResource.TOPIC, topic, {FORMAT: MAGIC_NAMES[int(target.value)]})
-                setting = (await describe_configs(client, ConfigResource.TOPIC, topic)).get(FORMAT)
+                await alter_configs(client, ConfigResource.TOPIC, topic, {TOPIC_FORMAT: MAGIC_NAMES[int(target.value)]})
+                setting = (await describe_configs(client, ConfigResource.TOPIC, topic)).get(TOPIC_FORMAT)
                 if setting is None or setting.value is None or stored_format(setting.value) != target:
-                    complain(f"{topic}: the brokers have not applied {FORMAT}")
+                    complain(f"{topic}: the brokers have not applied {TOPIC_FORMAT}")
                     done = False
     return done
 
@@ -406,14 +464,24 @@ async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> 
 @click.option("--to", "target", type=FormatName(), required=True, help="The format to return to.")
 @click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
               help="Offsets of a partition to sample for the new format.")  # fmt: skip
+@given_option
 @click.option("--force", is_flag=True, help="Print the procedure despite the reasons against it.")
 @format_option
-def rollback(bootstrap: str, broker: int, target: Format, looks: int, form: str, *, force: bool) -> None:
+def rollback(
+    bootstrap: str,
+    broker: int,
+    target: Format,
+    looks: int,
+    broker_settings: GivenSettings,
+    form: str,
+    *,
+    force: bool,
+) -> None:
     """Print the roll-back of a canary to an older format, and what it would lose. Nothing is changed.
 
     Exit status: 0 it can be rolled back, 1 it would lose records or have no effect, 2 wrong use.
     """
-    plan = asyncio.run(_roll_back(bootstrap, broker, target, looks))
+    plan = asyncio.run(_roll_back(bootstrap, broker, target, looks, broker_settings))
     if form == "json":
         say_json(plan.to_json())
     else:
@@ -421,24 +489,29 @@ def rollback(bootstrap: str, broker: int, target: Format, looks: int, form: str,
             complain(f"{'overridden' if force else 'refused'}: {reason}")
         for name, others in plan.spread.items():
             say(f"{name}: the copies on brokers {', '.join(map(str, others))} hold the new format, too")
+        for name, others in plan.unknown.items():
+            say(f"{name}: the formats of the copies on brokers {', '.join(map(str, others))} are not known")
         if force or not plan.refused:
             say(*_numbered(plan.steps))
     click.get_current_context().exit(BREAKS if plan.refused and not force else 0)
 
 
-async def _roll_back(bootstrap: str, broker: int, target: Format, looks: int) -> RollBack:
+async def _roll_back(
+    bootstrap: str, broker: int, target: Format, looks: int, broker_settings: GivenSettings
+) -> RollBack:
     from magicbyte.migration import look
+    from magicbyte.migration.brokers import look_at_brokers
     from magicbyte.migration.rollback import roll_back
     from magicbyte.migration.sightings import CLIENT_ID
 
     with explained("migrate rollback", "brokers from 0.8.2 on can be asked"):
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:
-            brokers = await look.look_at_brokers(client)
+            brokers = await look_at_brokers(client, broker_settings)
             canary = next((each for each in brokers if each.id == broker), None)
             if canary is None:
                 known = ", ".join(str(each.id) for each in brokers)
                 raise click.BadParameter(f"no broker {broker} is alive: expected one of {known}", param_hint="--broker")
-            led = await look.look_at_led(client, broker, looks)
+            led = await look.look_at_led(client, broker, looks, target)
     return roll_back(canary, brokers, led, target, bootstrap)
 
 

@@ -19,7 +19,10 @@ _BETWEEN_S: Final = 1.0
 
 
 async def wait_for(bootstrap: str, begun: ClusterStage, expected: Collection[int], seconds: float) -> StepProgress:
-    """Return the progress of a step when it is done, or after `seconds`. Print each change to stderr meanwhile."""
+    """Return the progress of a step when nothing is left of it to wait for, or after `seconds`.
+
+    Print each change to stderr meanwhile.
+    """
     clock = SystemClock()
     end, last_text = clock.monotonic_ms() + seconds * 1000, ""
     while True:
@@ -30,13 +33,14 @@ async def wait_for(bootstrap: str, begun: ClusterStage, expected: Collection[int
             if len(progress.away) > 1:
                 complain("several brokers are away at once: restart one, and wait until its replicas are in sync")
         left_s = (end - clock.monotonic_ms()) / 1000
-        if progress.is_done or left_s <= 0:
+        if progress.is_over or left_s <= 0:
             return progress
         await asyncio.sleep(min(_BETWEEN_S, left_s))
 
 
 async def _progress(bootstrap: str, begun: ClusterStage, expected: Collection[int]) -> StepProgress:
-    from magicbyte.migration.look import look_at_brokers, look_at_sync
+    from magicbyte.migration.brokers import look_at_brokers
+    from magicbyte.migration.look import look_at_sync
     from magicbyte.migration.sightings import CLIENT_ID
     from magicbyte.migration.waiting import progress_of
 

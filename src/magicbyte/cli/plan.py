@@ -17,14 +17,40 @@ from magicbyte.cli.options import FormatName, format_option, key_values
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
 from magicbyte.clock import SystemClock
+from magicbyte.errors import InvalidConfigError
 from magicbyte.printable import time_text
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
+    from magicbyte.cli.options import F
+    from magicbyte.migration.brokers import GivenSettings
     from magicbyte.migration.planner import Estimate, MigrationPlan, TopicFacts, TopicPlan
+    from magicbyte.migration.status import BrokerFacts
     from magicbyte.records.encode import Format
 
 Json = dict[str, Any]
+
+
+def _given(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> GivenSettings:
+    from magicbyte.migration.brokers import GivenSettings
+
+    try:
+        return GivenSettings.parse(texts)
+    except InvalidConfigError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def given_option(command: F) -> F:
+    """Add --broker-setting: `broker_settings`, those that brokers do not return."""
+    return click.option("--broker-setting", "broker_settings", multiple=True, callback=_given,
+                        metavar="[ID:]NAME=VALUE",
+                        help="Protocol or format of a broker that does not return its settings, as those before 0.11; "
+                        "without ID of all such brokers. Can be given several times.")(command)  # fmt: skip
+
+
+def topic_settings(command: F) -> F:
+    """Add [KEY=VALUE]...: `settings` of topics that no source reports."""
+    return click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")(command)
 
 
 @click.command(
@@ -48,23 +74,29 @@ Json = dict[str, Any]
               help="Rehearse the step for N topics, the busiest first; some seconds each.")  # fmt: skip
 @click.option("--looks", type=click.IntRange(1, 10_000), default=32, show_default=True,
               help="Offsets of a partition to sample without --dir.")  # fmt: skip
+@given_option
 @format_option
-@click.argument("settings", nargs=-1, metavar="[KEY=VALUE]...")
+@topic_settings
 def plan(form: str, settings: tuple[str, ...], **given: Any) -> None:
     """Show where each topic stands between two message formats, its next step, and the cost.
 
     With --dir: stored formats, segment by segment, and when retention deletes the old ones. With -b: settings, group
     members and, of a magicbyte broker with --http, which clients read and write which format. Both can be combined.
-    KEY=VALUE are settings of topics that no source reports, such as retention.ms=86400000.
+    KEY=VALUE are settings of topics that no source reports, such as retention.ms=86400000. A step that depends on
+    something unknown is to find it out.
     """
     asked = PlanOptions(settings=key_values(settings), **given)
     if not (asked.bootstrap or asked.directories):
         raise click.UsageError("expected -b HOST:PORT, --dir DIR, or both")
-    found = asyncio.run(made_plan(asked, stored_facts(asked)))
+    found = asyncio.run(_planned(asked, stored_facts(asked)))
     if form == "json":
         say_json(found.to_json())
     else:
         say(*plan_text(found))
+
+
+async def _planned(asked: PlanOptions, stored: Mapping[str, TopicFacts]) -> MigrationPlan:
+    return await made_plan(asked, await plan_evidence(asked, stored))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,33 +112,61 @@ class PlanOptions:
     rehearse: int
     looks: int
     settings: Mapping[str, str]
+    broker_settings: GivenSettings
 
 
-async def made_plan(asked: PlanOptions, stored: Mapping[str, TopicFacts]) -> MigrationPlan:
-    """Return the plan for a command line. `stored`: by `stored_facts`. Raises NetworkError, BrokerError."""
+@dataclass(slots=True)
+class PlanEvidence:
+    """The facts for a plan. `brokers`: None without -b. `pages`: metrics of brokers, by broker."""
+
+    topics: Mapping[str, TopicFacts]
+    brokers: list[BrokerFacts] | None
+    pages: Mapping[int, str]
+    notes: list[str]
+
+
+async def plan_evidence(asked: PlanOptions, stored: Mapping[str, TopicFacts]) -> PlanEvidence:
+    """Return the facts for a command line. `stored`: by `stored_facts`. Raises NetworkError, BrokerError."""
     from magicbyte.migration import planner
     from magicbyte.migration.sightings import CLIENT_ID
 
-    cluster_facts: dict[str, TopicFacts] = {}
-    notes: list[str] = []
-    pages, used = [asked.http] if asked.http is not None else [], None
-    if asked.bootstrap is not None:
-        with explained("plan", "brokers from 0.8.2 on can be asked"):
-            async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
-                looks = 0 if asked.directories else asked.looks
-                cluster_facts, notes = await planner.look_at_cluster(client, asked.topics, looks)
-                pages = pages or await planner.metrics_addresses(client, notes)
-    if pages:
-        used = await planner.look_at_all_metrics(pages, asked.window)
-    else:
-        notes.append("it is unknown which clients use which format: metrics of a magicbyte broker (--http) are needed")
+    if asked.bootstrap is None:
+        return PlanEvidence(stored, None, {}, [])
+    with explained("plan", "brokers from 0.8.2 on can be asked"):
+        async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
+            looks = 0 if asked.directories else asked.looks
+            found = await planner.look_at_cluster(client, asked.topics, looks, asked.settings, asked.broker_settings)
+            pages = await planner.metrics_pages(client, found.notes)
+    return PlanEvidence(planner.joined(stored, found.topics), found.brokers, pages, found.notes)
+
+
+async def made_plan(asked: PlanOptions, found: PlanEvidence, *, knows_clients: bool | None = None) -> MigrationPlan:
+    """Return the plan for a command line. `knows_clients`: None if the metrics of brokers alone tell of clients."""
+    from magicbyte.migration import planner
+
+    pages = [asked.http] if asked.http is not None else list(found.pages.values())
+    used = await planner.look_at_all_metrics(pages, asked.window) if pages else None
+    notes = list(found.notes)
+    if knows_clients is None:
+        brokers = len(found.brokers or ())
+        is_whole = brokers <= 1 if asked.http is not None else brokers == len(pages)
+        knows_clients = used is not None and used.has_clients and is_whole
+        if not knows_clients:
+            of = (
+                "no client was seen"
+                if used is None or not used.has_clients
+                else "only clients of some brokers were seen"
+            )
+            notes.append(f"{of}: the metrics of magicbyte brokers tell them (--http, or their http.address)")
     return await planner.plan(
-        planner.joined(stored, cluster_facts),
+        found.topics,
         used,
         now_ms=SystemClock().now_ms(),
         target=asked.target,
         rehearsals=asked.rehearse,
         notes=notes,
+        brokers=found.brokers,
+        knows_clients=knows_clients,
     )
 
 
@@ -132,17 +192,13 @@ def stored_facts(asked: PlanOptions) -> dict[str, TopicFacts]:
 
 def plan_text(whole_plan: MigrationPlan) -> list[str]:
     """Return the lines of `magicbyte plan`."""
-    from magicbyte.archive.migration import Phase
-
     rows = [["topic", "format", "stored", "phase", "next step", "old format leaves"]]
     rows += [
         [
             topic_plan.facts.name,
-            format_text(topic_plan.facts.configured),
+            _format_text(topic_plan.facts),
             _stored_text(topic_plan.facts),
-            "done"
-            if topic_plan.stage.phase is Phase.DONE
-            else f"{topic_plan.stage.phase.value} to {topic_plan.stage.target.title}",
+            _phase_text(topic_plan),
             _step_text(topic_plan),
             _leaves_text(topic_plan),
         ]
@@ -163,12 +219,28 @@ def plan_text(whole_plan: MigrationPlan) -> list[str]:
     if total_now is not None and total_after is not None:
         lines.append(f"in all, the steps change that by {total_after['cpu'] - total_now['cpu']:+.3f} of a core and "
                      f"{size_text(total_after['moreMemoryBytes'])} more of memory")  # fmt: skip
+    if any(plan.facts.configured is not None and not plan.facts.knows_format for plan in whole_plan.topics):
+        lines.append(
+            "note: ?: the newest stored format; the setting is not known, message.format.version=VERSION gives it"
+        )
     return lines + [f"note: {each}" for each in whole_plan.notes]
 
 
 def format_text(form: Format | None) -> str:
     """Return the name of a format, `-` if it is not known."""
     return "-" if form is None else form.title
+
+
+def _format_text(facts: TopicFacts) -> str:
+    """Return the format of new records, with a `?` if only the newest stored one is known."""
+    return format_text(facts.configured) + ("" if facts.knows_format or facts.configured is None else "?")
+
+
+def _phase_text(topic_plan: TopicPlan) -> str:
+    from magicbyte.archive.migration import Phase
+
+    phase = topic_plan.stage.phase
+    return phase.value if phase in (Phase.DONE, Phase.UNKNOWN) else f"{phase.value} to {topic_plan.stage.target.title}"
 
 
 def _stored_text(facts: TopicFacts) -> str:
@@ -189,7 +261,7 @@ def _step_text(found: TopicPlan) -> str:
 
 def _leaves_text(found: TopicPlan) -> str:
     if found.leaves_ms is None:
-        return "not known" if found.facts.shares and not found.facts.partitions else "never"
+        return "never" if found.leaves is False else "not known"
     return time_text(found.leaves_ms)[:16] if found.leaves_ms else "-"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from magicbyte.client.client import BrokerNode, Client, ClusterMetadata, only
-from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.errors import BrokerError, ErrorCode, NetworkError, UnsupportedVersionError
 from magicbyte.protocol import APIS
 from magicbyte.protocol.messages import alter_configs as whole
 from magicbyte.protocol.messages import incremental_alter_configs as incremental
@@ -46,7 +46,7 @@ _SOURCES: Final = {
 }  # fmt: skip
 _OWN_SOURCES: Final = {1, 2}
 _OF_ALL_BROKERS: Final = 3  # the number of this config source
-_ALTER, _INCREMENTAL = 33, 44  # API keys
+_DESCRIBE, _ALTER, _INCREMENTAL = 32, 33, 44  # API keys
 
 T = TypeVar("T")
 
@@ -189,7 +189,7 @@ async def describe_configs(client: Client, resource: ConfigResource, name: str) 
             for each in result.configs
         }
 
-    return await _at_keeper(client, resource, name, ask)
+    return await _at_keeper(client, _DESCRIBE, resource, name, ask)
 
 
 async def alter_configs(
@@ -227,7 +227,7 @@ async def alter_configs(
         for other in answer.responses:
             _check(what, other.error_code, node, other.error_message)
 
-    await _at_keeper(client, resource, name, ask)
+    await _at_keeper(client, _ALTER, resource, name, ask)
 
 
 async def alters_one_by_one(client: Client) -> bool:
@@ -235,11 +235,8 @@ async def alters_one_by_one(client: Client) -> bool:
 
     Raises UnsupportedVersionError before 0.11, where brokers do neither.
     """
-    connection = await client.any_connection()
-    if connection.versions.latest(APIS[_INCREMENTAL]) is not None:
-        return True
-    connection.versions.choose(APIS[_ALTER], None, connection.name)
-    return False
+    connection = await client.connection(await _keeper_of_topics(client, _ALTER))
+    return connection.versions.latest(APIS[_INCREMENTAL]) is not None
 
 
 async def describe_cluster(client: Client) -> ClusterMetadata:
@@ -280,12 +277,39 @@ def _source(setting: DescribeConfigsResourceResult) -> str | None:
 
 
 async def _at_keeper(
-    client: Client, resource: ConfigResource, name: str, ask: Callable[[BrokerNode], Awaitable[T]]
+    client: Client, api_key: int, resource: ConfigResource, name: str, ask: Callable[[BrokerNode], Awaitable[T]]
 ) -> T:
-    """Send requests about one broker's settings to that broker, all others to the controller."""
-    if resource is ConfigResource.TOPIC or not name:
+    """Send requests about one broker's settings to that broker, all others to the controller.
+
+    In a cluster with brokers of several releases, the controller's may not know the request: then another broker gets
+    it. All of them keep these settings in ZooKeeper.
+    """
+    if resource is ConfigResource.BROKER and name:
+        return await client.at_broker(int(name), ask)
+    keeper = await _keeper_of_topics(client, api_key)
+    if keeper.id == client.cluster.controller:
         return await client.at_controller(ask)
-    return await client.at_broker(int(name), ask)
+    return await client.retried(lambda: ask(keeper))
+
+
+async def _keeper_of_topics(client: Client, api_key: int) -> BrokerNode:
+    """Return the controller, or else the first broker that knows a request. Raises UnsupportedVersionError."""
+    if client.cluster.controller is None:
+        await client.topics([])
+    nodes = sorted(client.cluster.brokers.values(), key=lambda node: (node.id != client.cluster.controller, node.id))
+    refused: UnsupportedVersionError | None = None
+    for node in nodes:
+        try:
+            connection = await client.connection(node)
+            connection.versions.choose(APIS[api_key], None, connection.name)
+        except UnsupportedVersionError as error:
+            refused = refused or error
+        except NetworkError:
+            if node.id == client.cluster.controller:
+                return node  # requests to it are retried, until there is another one
+        else:
+            return node
+    raise refused or NetworkError("no broker of the cluster answers")
 
 
 def _check(what: str, code: int, node: BrokerNode, detail: str | None = None) -> None:

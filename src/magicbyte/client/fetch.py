@@ -26,6 +26,7 @@ MAX_BYTES: Final = (4 << 20) - (16 << 10)  # of a response, so that it fits into
 LARGEST_SET: Final = 64 << 20  # of one set, above which it is an error
 _VERSIONS = range(13)  # from version 13 on topics have ids instead of names
 _COMMITTED: Final = 4  # the first version with transactions
+_CONSUMER, _ANY_REPLICA = -1, -2  # who fetches: Kafka's id of consumers that read from followers, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,18 @@ async def fetch_sets(
         table,
         aborted,
     )
+
+
+async def fetch_from_replica(
+    client: Source, node: BrokerNode, topic: str, partition: int, offset: int, options: FetchOptions = DEFAULT_FETCH
+) -> BatchTable:
+    """Fetch once from one replica, which need not be the leader: the entries from the one with `offset` on, unopened.
+
+    Kafka's brokers answer it since 0.8.2. Raises OffsetOutOfRangeError, BrokerError and NetworkError.
+    """
+    answer = await _fetch(client, node, topic, partition, offset, options.max_bytes, options, replica_id=_ANY_REPLICA)
+    data = memoryview(b"") if answer.records is None else _joined(answer.records)
+    return scan(data, dialect=options.dialect)
 
 
 async def read_sets(
@@ -210,10 +223,17 @@ def delivered_rows(found: ClosedSets) -> list[int]:
 
 
 async def _fetch(
-    client: Source, node: BrokerNode, topic: str, partition: int, offset: int, max_bytes: int, options: FetchOptions
+    client: Source,
+    node: BrokerNode,
+    topic: str,
+    partition: int,
+    offset: int,
+    max_bytes: int,
+    options: FetchOptions,
+    replica_id: int = _CONSUMER,
 ) -> PartitionData:
     request = FetchRequest(
-        replica_id=-1,
+        replica_id=replica_id,
         max_wait_ms=options.max_wait_ms,
         min_bytes=options.min_bytes,
         max_bytes=max_bytes,

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
 
+from magicbyte.migration.evidence import Unknown
 from magicbyte.migration.sightings import CLIENT_ID, SeenClient, Sightings, caller_text, is_fetcher
 from magicbyte.protocol import APIS
 from magicbyte.records.encode import Format
@@ -32,8 +33,9 @@ class Weight(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Requests that the release refuses. `least`: the oldest version that it accepts. `count` 0: unknown."""
+    """Requests that a release refuses. `least`: the oldest version that it accepts. `count` 0: unknown."""
 
+    release: str
     api: str
     version: int
     least: int
@@ -47,7 +49,8 @@ class Refused:
         last = ""
         if self.last_ms is not None:
             last = f", last {datetime.fromtimestamp(self.last_ms // 1000, UTC):%Y-%m-%d %H:%M}"
-        return f"{self.api} v{self.version}: v{self.least} and newer are taken{count}{last}"
+        accepted = f"Kafka {self.release} accepts v{self.least} and later"
+        return f"sends {self.api} v{self.version}{count}{last}; {accepted}"
 
     def to_json(self) -> dict[str, Any]:
         """Return its JSON in `magicbyte migrate check --format json`."""
@@ -97,7 +100,7 @@ class Facts:
     """The known facts about a cluster. `brokers`, `topics`: their non-default settings.
 
     `answered`: the request versions that its brokers accept, by API key, if known. `stored`: the formats found in each
-    topic.
+    topic. `unknown`: what could not be asked.
     """
 
     sightings: Sightings = field(default_factory=Sightings)
@@ -105,6 +108,15 @@ class Facts:
     brokers: dict[str, dict[str, str]] = field(default_factory=dict)
     topics: dict[str, dict[str, str]] = field(default_factory=dict)
     stored: dict[str, frozenset[Format]] = field(default_factory=dict)
+    unknown: list[Unknown] = field(default_factory=list)
+
+
+class Verdict(Enum):
+    """The conclusion of a check. "Breaks nothing" is concluded only if nothing is unknown."""
+
+    BREAKS = "breaks something"
+    UNKNOWN = "not known"
+    NOTHING = "breaks nothing that was seen"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +141,20 @@ class Check:
         """Whether the upgrade would break anything that was seen."""
         return any(each.weight is Weight.BREAKS for each in self.findings)
 
+    @property
+    def verdict(self) -> Verdict:
+        """The conclusion from all findings."""
+        if self.breaks:
+            return Verdict.BREAKS
+        is_unknown = any(each.weight is Weight.UNKNOWN for each in self.findings)
+        return Verdict.UNKNOWN if is_unknown else Verdict.NOTHING
+
     def to_json(self) -> dict[str, Any]:
         """Return the output of `magicbyte migrate check --format json`."""
         return {
             "target": self.target,
             "breaks": self.breaks,
+            "verdict": self.verdict.value,
             "lookedAt": {"sightings": self.sightings, "topics": self.topics, "brokers": self.brokers},
             "findings": [each.to_json() for each in self.findings],
             "notes": list(self.notes),
@@ -142,7 +163,7 @@ class Check:
 
 def check(facts: Facts, target: Release, notes: Sequence[str] = ()) -> Check:
     """Return the findings about the upgrade of a cluster to `target`."""
-    findings = [*_clients(facts, target), *_settings(facts, target), *_topics(facts, target)]
+    findings = [*_clients(facts, target), *_settings(facts, target), *_topics(facts, target), *_unknown(facts)]
     order = list(Weight)
     return Check(
         target.version,
@@ -152,6 +173,11 @@ def check(facts: Facts, target: Release, notes: Sequence[str] = ()) -> Check:
         len(facts.brokers),
         tuple(notes),
     )
+
+
+def _unknown(facts: Facts) -> Iterator[UpgradeFinding]:
+    for unknown in facts.unknown:
+        yield UpgradeFinding("evidence", Weight.UNKNOWN, unknown.subject, unknown.what, unknown.do)
 
 
 def _many(count: int, what: str) -> str:
@@ -170,7 +196,7 @@ def _clients(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
     for asking, seen in facts.sightings:
         key, least = asking.api_key, target.oldest_version(asking.api_key)
         if asking.version < least and key not in _BETWEEN_BROKERS and asking.caller.client_id != CLIENT_ID:
-            refused = Refused(APIS[key].name, asking.version, least, seen.count, seen.last_ms)
+            refused = Refused(target.version, APIS[key].name, asking.version, least, seen.count, seen.last_ms)
             by_caller.setdefault(asking.caller, []).append((key, refused))
     for caller, requests in by_caller.items():
         held_back = all((facts.answered.get(key) or range(each.least, each.least + 1))[-1] < each.least
@@ -211,7 +237,7 @@ def _settings(facts: Facts, target: Release) -> Iterator[UpgradeFinding]:
     for topic, settings in facts.topics.items():
         for name, value in settings.items():
             if target.has_forgotten(name):
-                what = f"Kafka {target.version} does not know it, and refuses requests that set it"
+                what = f"Kafka {target.version} has no such setting, and refuses requests that set it"
                 successor = _SUCCESSORS.get(name, "nothing replaces it")
                 do = f"remove it from every tool that creates or changes topics; {successor}"
                 yield UpgradeFinding("setting", Weight.CHANGES, f"topic {topic}: {name}={value}", what, do)
@@ -231,7 +257,7 @@ def _setting(name: str, value: str, target: Release) -> tuple[Weight, str, str] 
         what = f"Kafka {target.version} has no ZooKeeper: a broker without process.roles does not start"
         return Weight.BREAKS, what, "migrate to KRaft on 3.9 first (KIP-866)"
     successor = _SUCCESSORS.get(name, "nothing replaces it")
-    return Weight.CHANGES, f"Kafka {target.version} ignores it, because it does not know it", f"remove it; {successor}"
+    return Weight.CHANGES, f"Kafka {target.version} has no such setting and ignores it", f"remove it; {successor}"
 
 
 _SUCCESSORS: Final = {

@@ -17,8 +17,7 @@ _STYLE: Final = (
 
 def html_page(check: Check) -> str:
     """Return a check as an HTML page. Text from clients and brokers is escaped."""
-    verdict = "breaks something" if check.breaks else "breaks nothing that was seen"
-    title = f"Upgrade to Kafka {check.target}: it {verdict}"
+    title = f"Upgrade to Kafka {check.target}: {check.verdict.value}"
     rows = "\n".join(_row(each) for each in check.findings)
     notes = "".join(f"<li>{_text(each)}</li>" for each in check.notes)
     return (

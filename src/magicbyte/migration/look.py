@@ -3,62 +3,104 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from magicbyte.client.admin import ConfigResource, SettingInForce, describe_configs
-from magicbyte.client.topic_report import report_partitions
-from magicbyte.errors import BrokerError, InvalidRequestError, NetworkError, UnsupportedVersionError
+from magicbyte.client.fetch import FetchOptions, fetch_from_replica
+from magicbyte.client.topic_report import PartitionReport, report_partitions
+from magicbyte.errors import (
+    BrokerError,
+    InvalidRequestError,
+    NetworkError,
+    OffsetOutOfRangeError,
+    UnsupportedVersionError,
+)
 from magicbyte.log.files.filesystem import open_regular
+from magicbyte.log.files.packed import GZIP_MAGIC, gunzipped
 from magicbyte.migration import planner
 from magicbyte.migration.canary import BrokerRates, rates_between
 from magicbyte.migration.capture import read_capture
 from magicbyte.migration.check import Facts
+from magicbyte.migration.evidence import ClientSource, Unknown
 from magicbyte.migration.exporter import read_numbers
 from magicbyte.migration.request_log import lines_of, read_request_log
 from magicbyte.migration.rollback import LedPartition
-from magicbyte.migration.status import BrokerFacts
 from magicbyte.net.scrape import PageAccess, Scrape, scrape
 from magicbyte.records.encode import Format
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from magicbyte.client.client import BrokerNode, Client
+    from magicbyte.client.client import Client
     from magicbyte.migration.sightings import Sightings
 
 _DEFAULT: Final = "default"
-_STEERING: Final = ("inter.broker.protocol.version", "log.message.format.version")
+_READ_THEM: Final = "look into them with magicbyte inventory on a broker, or when they have a leader"
+_READ_SETTINGS: Final = {
+    "broker": "look into its server.properties: brokers before 0.11 do not return theirs",
+    "topic": "kafka-configs.sh --describe shows them: brokers before 0.11 do not return them",
+}
+_REQUEST_LOG: Final = "kafka-request.log"
+_LOG_REQUESTS: Final = "a broker writes them to it with kafka.request.logger=DEBUG"
+_CAPTURES: Final = (
+    b"\xa1\xb2\xc3\xd4",
+    b"\xd4\xc3\xb2\xa1",
+    b"\xa1\xb2\x3c\x4d",
+    b"\x4d\x3c\xb2\xa1",
+    b"\x0a\x0d\x0d\x0a",
+)
+"""The first bytes of packet captures: pcap in both byte orders and both resolutions, and pcapng."""
 
 
-async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[Facts, list[str], list[str]]:
-    """Return the facts of a cluster, notes on missing facts, and the metrics pages of magicbyte's brokers.
+@dataclass(slots=True)
+class ClusterLook:
+    """The result of `look_at_cluster`. `pages`: metrics pages of magicbyte's brokers, by broker."""
+
+    facts: Facts
+    notes: list[str]
+    pages: dict[int, str]
+
+
+async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> ClusterLook:
+    """Return the facts of a cluster, each broker asked by itself.
 
     Stored formats are sampled at `looks` offsets of each partition; 0: not at all.
     """
-    topics, notes = await planner.look_at_cluster(client, names, looks)
-    facts = Facts(answered=(await client.any_connection()).versions.ranges)
-    if not looks:
-        notes.append("the stored formats of topics were not sampled")
-    for name, topic in topics.items():
+    found = await planner.look_at_cluster(client, names, looks)
+    facts, notes = Facts(), found.notes
+    for name, topic in found.topics.items():
         formats = {form for form, _ in topic.stored} | ({Format.ENRICHED} & {topic.configured})
         facts.stored[name] = frozenset(formats)
-        facts.topics[name] = {}
-    if not await planner.tells_settings(client):
-        return facts, notes, []
-    for name in topics:
-        facts.topics[name] = await _own(client, ConfigResource.TOPIC, name, notes)
-    for broker in client.cluster.brokers:
-        facts.brokers[str(broker)] = await _own(client, ConfigResource.BROKER, str(broker), notes)
-    return facts, notes, [f"http://{each}/metrics" for each in await planner.metrics_addresses(client, notes)]
+        facts.topics[name] = await _own(client, ConfigResource.TOPIC, name, facts)
+        if topic.unread:
+            partitions = ", ".join(map(str, topic.unread))
+            facts.unknown.append(Unknown(f"topic {name}", f"partitions {partitions} could not be read", _READ_THEM))
+    if not looks:
+        facts.unknown.append(Unknown("topics", "their stored formats were not sampled", "give --looks 32"))
+    pages: dict[int, str] = {}
+    for broker in sorted(client.cluster.brokers):
+        facts.brokers[str(broker)] = await _own(client, ConfigResource.BROKER, str(broker), facts)
+    answered = [each.answered for each in found.brokers if each.answered is not None]
+    facts.answered = {key: _oldest(key, answered) for key in {key for each in answered for key in each}}
+    pages = await planner.metrics_pages(client, notes)
+    return ClusterLook(facts, notes, pages)
 
 
-async def _own(client: Client, resource: ConfigResource, name: str, notes: list[str]) -> dict[str, str]:
-    """Return the non-default settings of a topic or broker."""
+def _oldest(key: int, answered: Sequence[Mapping[int, range]]) -> range:
+    """Return the versions of a request of the oldest broker that has it: a client may have asked that one."""
+    return min((each[key] for each in answered if key in each), key=lambda versions: versions.stop)
+
+
+async def _own(client: Client, resource: ConfigResource, name: str, facts: Facts) -> dict[str, str]:
+    """Return the non-default settings of a topic or broker. Settings that nobody returns are unknown."""
+    kind = resource.name.lower()
     try:
         settings = await describe_configs(client, resource, name)
-    except (BrokerError, NetworkError) as error:
-        notes.append(f"settings of {resource.name.lower()} {name} are unknown ({error})")
+    except (BrokerError, NetworkError, UnsupportedVersionError) as error:
+        facts.unknown.append(Unknown(f"{kind} {name}", f"its settings are not known ({error})", _READ_SETTINGS[kind]))
         return {}
     return {key: each.value or "" for key, each in settings.items() if _is_set(each, resource)}
 
@@ -69,72 +111,113 @@ def _is_set(setting: SettingInForce, resource: ConfigResource) -> bool:
     return setting.is_own or setting.source not in (None, _DEFAULT)
 
 
-async def look_at_numbers(page: str, into: Sightings, access: PageAccess | None = None) -> str | None:
-    """Add the clients on a metrics page. Return a note if there are none. Raises NetworkError."""
-    if read_numbers(await scrape(page, access), into):
-        return None
-    return f"{page}: no counters of requests by API and version"
+async def look_at_numbers(page: str, into: Sightings, access: PageAccess | None = None) -> ClientSource:
+    """Add the clients on a metrics page. Raises NetworkError."""
+    if count := read_numbers(await scrape(page, access), into):
+        return ClientSource(page, count)
+    why = Unknown(page, "no counters of requests by API and version", "Kafka's brokers have them from 2.0 on")
+    return ClientSource(page, 0, why)
 
 
-def request_logs(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files among `paths`, and the request logs in folders, including rolled ones."""
-    for path in paths:
-        yield from sorted(path.glob("kafka-request.log*")) if path.is_dir() else (path,)
+def look_at_request_logs(path: Path, into: Sightings) -> ClientSource:
+    """Add the requests in a request log, or in the request logs of a folder, including rolled and compressed ones.
+
+    Raises OSError, LogDirectoryError.
+    """
+    if not path.is_dir():
+        return _look_at_request_log(path, into)
+    sources = [_look_at_request_log(each, into) for each in sorted(path.glob(f"{_REQUEST_LOG}*"))]
+    requests = sum(source.requests for source in sources)
+    notes = "; ".join(source.note for source in sources if source.note is not None) or None
+    if requests:
+        return ClientSource(str(path), requests, note=notes)
+    what = f"no requests in its {len(sources)} files {_REQUEST_LOG}*" if sources else f"no file {_REQUEST_LOG}* in it"
+    return ClientSource(str(path), 0, Unknown(str(path), what, _LOG_REQUESTS), notes)
 
 
-def look_at_request_log(path: Path, into: Sightings) -> str | None:
-    """Add the requests in a request log. Return a note if there are none. Raises OSError, LogDirectoryError."""
-    with open_regular(path) as file:
-        if read_request_log(lines_of(file), into):
-            return None
-    return f"{path}: no requests in it: kafka.request.logger writes them at level DEBUG"
+def _look_at_request_log(path: Path, into: Sightings) -> ClientSource:
+    with _content_of(path) as (file, damage):
+        if file.read(len(_CAPTURES[0])) in _CAPTURES:
+            is_capture = Unknown(str(path), "it is a packet capture, no request log", "give it as --capture")
+            return ClientSource(str(path), 0, is_capture)
+    with _content_of(path) as (file, damage):
+        requests = read_request_log(lines_of(file), into)
+        note = damage()
+    why = None if requests else Unknown(str(path), "no requests in it", _LOG_REQUESTS)
+    return ClientSource(str(path), requests, why, note)
 
 
-def look_at_capture(path: Path, into: Sightings) -> str | None:
-    """Add the requests in a packet capture. Return a note on missing content.
+def look_at_capture(path: Path, into: Sightings) -> ClientSource:
+    """Add the requests in a packet capture, which may be compressed by gzip.
 
     Raises OSError, LogDirectoryError, InvalidRequestError.
     """
-    with open_regular(path) as file:
+    with _content_of(path) as (file, damage):
         try:
-            note = read_capture(file, into).note
+            found = read_capture(file, into)
         except InvalidRequestError as error:
             raise InvalidRequestError(f"{path}: {error}") from error
-    return None if note is None else f"{path}: {note}"
+        notes = [note for note in (found.note, damage()) if note is not None]
+    note = f"{path}: {'; '.join(notes)}" if notes else None
+    if found.requests:
+        return ClientSource(str(path), found.requests, note=note)
+    what = found.note or "no Kafka requests in it"
+    return ClientSource(str(path), 0, Unknown(str(path), what, "capture the brokers' port, with tcpdump -s 0"))
 
 
-async def look_at_brokers(client: Client) -> list[BrokerFacts]:
-    """Return the request versions and settings of each broker of a cluster. Raises NetworkError if none answers."""
-    await client.topics([])
-    tells = await planner.tells_settings(client)
-    return [await _broker(client, number, node, tells=tells) for number, node in sorted(client.cluster.brokers.items())]
+@contextmanager
+def _content_of(path: Path) -> Iterator[tuple[BinaryIO, Callable[[], str | None]]]:
+    """Open a file, decompressed if it is a gzip file whatever its name, and a function that describes its damage."""
+    with open_regular(path) as file:
+        is_packed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        file.seek(0)
+        if not is_packed:
+            yield file, lambda: None
+            return
+        content, packed = gunzipped(file)
+        yield content, lambda: None if packed.damage is None else _damage_text(path, packed.damage)
 
 
-async def _broker(client: Client, number: int, node: BrokerNode, *, tells: bool) -> BrokerFacts:
-    address = f"{node.host}:{node.port}"
-    try:
-        answered = (await client.connection(node)).versions.ranges
-        settings = await describe_configs(client, ConfigResource.BROKER, str(number)) if tells else None
-    except (BrokerError, NetworkError, UnsupportedVersionError):
-        return BrokerFacts(number, address, None, None)
-    steering = None if settings is None else {name: text for name in _STEERING if (text := _value(settings, name))}
-    return BrokerFacts(number, address, answered, steering, settings is not None and "http.address" in settings)
+def _damage_text(path: Path, damage: Exception) -> str:
+    return f"{path}: damaged or cut off, and read up to there ({damage})"
 
 
-def _value(settings: Mapping[str, SettingInForce], name: str) -> str | None:
-    return settings[name].value if name in settings else None
+async def look_at_led(client: Client, broker: int, looks: int, to: Format) -> list[LedPartition]:
+    """Return the partitions that a broker leads, with the newest format at `looks` offsets and the end of each.
 
-
-async def look_at_led(client: Client, broker: int, looks: int) -> list[LedPartition]:
-    """Return the partitions that a broker leads, with the newest format at `looks` offsets and the end of each."""
+    Where it is newer than `to`, the other replicas are asked for the format of their copy at the same offset.
+    """
     topics = await client.topics()
     led = []
-    for each in await report_partitions(client, [topic for _, topic in sorted(topics.items())]):
-        if each.leader == broker:
-            stored = await planner.look_at_partition(client, each.topic, each.partition, looks, at_end=True)
-            newest = max((form for form, _ in stored), key=lambda form: form.magic, default=None)
-            led.append(LedPartition(each.topic, each.partition, each.replicas, each.in_sync, newest))
+    for report in await report_partitions(client, [topic for _, topic in sorted(topics.items())]):
+        if report.leader != broker:
+            continue
+        newest, place = None, 0
+        async for table in planner.tables_of(client, report.topic, report.partition, looks, at_end=True):
+            for row in range(len(table)):
+                if newest is None or table.magic[row] >= newest.magic:
+                    newest, place = Format(str(table.magic[row])), int(table.offset[row])
+        copies: dict[int, Format | None] = {}
+        if newest is not None and newest.magic > to.magic:
+            for number in report.replicas:
+                if number != broker:
+                    copies[number] = await _format_of_copy(client, number, report, place)
+        led.append(LedPartition(report.topic, report.partition, report.replicas, report.in_sync, newest, copies))
     return led
+
+
+async def _format_of_copy(client: Client, broker: int, report: PartitionReport, offset: int) -> Format | None:
+    """Return the format of a replica's entry at an offset, None if the replica does not answer or lacks it."""
+    node = client.cluster.brokers.get(broker)
+    if node is None:
+        return None
+    options = FetchOptions(max_bytes=planner.LOOK_BYTES, max_wait_ms=100)
+    try:
+        table = await fetch_from_replica(client, node, report.topic, report.partition, offset, options)
+    except (BrokerError, NetworkError, OffsetOutOfRangeError, UnsupportedVersionError):
+        return None
+    rows = (row for row in range(len(table)) if table.offset[row] >= offset)  # a response may begin before it
+    return next((Format(str(table.magic[row])) for row in rows), None)
 
 
 async def look_at_leads(client: Client) -> tuple[dict[int, int], int | None]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.archive.migration import (
     Phase,
     SegmentFacts,
+    Step,
     StoredEntries,
+    TopicEvidence,
     TopicStage,
     Use,
     format_read_by,
@@ -25,7 +27,7 @@ from magicbyte.archive.migration import (
     segment_facts,
     stage_of,
 )
-from magicbyte.client.admin import ConfigResource, describe_configs
+from magicbyte.client.admin import ConfigResource, SettingInForce, describe_configs
 from magicbyte.client.fetch import FetchOptions, fetch_sets
 from magicbyte.client.group_admin import describe_group, list_groups
 from magicbyte.client.offsets import bounds
@@ -39,11 +41,11 @@ from magicbyte.errors import (
 )
 from magicbyte.log.append.rules import stored_format
 from magicbyte.log.live.config import LogConfig
+from magicbyte.migration.brokers import NOTHING_GIVEN, GivenSettings, look_at_brokers
 from magicbyte.migration.rehearsal import Cost, Load, rehearse
 from magicbyte.migration.sightings import CLIENT_ID, is_fetcher
 from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.printable import time_text
-from magicbyte.protocol import APIS
 from magicbyte.records.decode import decode
 from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.records.layout import Dialect
@@ -52,6 +54,7 @@ from magicbyte.records.scan import scan
 if TYPE_CHECKING:
     from magicbyte.client.client import Client, Topic
     from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.migration.status import BrokerFacts
     from magicbyte.records.columns import Record
     from magicbyte.records.scan import BatchTable
 
@@ -63,10 +66,10 @@ _SLOW: Final = "a rehearsal ran without compiled loops: the figures apply to a b
 _SLOW_BROKER: Final = (
     "the rehearsal used compiled loops, which the broker has not loaded yet: until then a step costs it more"
 )
-_DESCRIBE_CONFIGS: Final = 32  # API key
 MOST_SETS: Final = 64  # per fetch of a rehearsal
 _UPGRADED: Final = {Format.V0: 1, Format.V1: 3, Format.V2: 11}  # the version of Fetch
 _FORMAT: Final = "message.format.version"
+_RETENTION: Final = frozenset({"retention.ms", "retention.bytes", "cleanup.policy"})
 _SETTINGS: Final = {
     _FORMAT: "log.message.format.version",
     "retention.ms": "log.retention.ms",
@@ -78,6 +81,9 @@ _SETTINGS: Final = {
     "message.downconversion.enable": "log.message.downconversion.enable",
 }
 """The topic settings that affect the plan, with the names of the brokers' defaults for them."""
+
+
+Stored = dict[tuple[Format, Codec], StoredEntries]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +101,29 @@ class TopicFacts:
     """The known facts about a topic. `stored`: entries by format and codec; exact if `partitions` has the segments.
 
     `shares`: `stored` counts only samples. `settings`: those of `_SETTINGS` that are known. `members`: client ids of
-    the members of groups that read it.
+    the members of groups that read it. `unread`: partitions whose formats could not be sampled. `is_asked`: its
+    settings were asked of the cluster; those that the operator gives count as all that differ from Kafka's defaults.
     """
 
     name: str
     partitions: list[list[SegmentFacts]] = field(default_factory=list)
-    stored: dict[tuple[Format, Codec], StoredEntries] = field(default_factory=dict)
+    stored: Stored = field(default_factory=dict)
     shares: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     sample: Sample | None = None
     members: dict[str, list[str]] = field(default_factory=dict)
+    unread: list[int] = field(default_factory=list)
+    is_asked: bool = False
+
+    @property
+    def knows_format(self) -> bool:
+        """Whether `configured` is its setting, not only the newest stored format."""
+        return _FORMAT in self.settings
+
+    @property
+    def knows_retention(self) -> bool:
+        """Whether the settings that decide about the deletion of old records are known."""
+        return bool(self.is_asked or _RETENTION & self.settings.keys())
 
     @property
     def config(self) -> LogConfig:
@@ -121,8 +140,7 @@ class TopicFacts:
         """The configured format; if unknown, the newest stored one; None for an empty topic."""
         if (text := self.settings.get(_FORMAT)) is not None:
             return Format.ENRICHED if text == Format.ENRICHED.value else stored_format(text)
-        found = [form for form, _ in self.stored]
-        return max(found, key=lambda form: form.magic, default=None)
+        return max((form for form, _ in self.stored), key=lambda form: form.magic, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +166,9 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """The plan for a topic. `leaves_ms`: when retention has deleted its older formats; 0: it has, None: never.
+    """The plan for a topic. `leaves_ms`: when retention has deleted its older formats; 0: it has, None: see `leaves`.
+
+    `leaves`: whether retention deletes them, None if its settings are unknown.
 
     `now` and `after` are estimates for today and for after the step (in phase 1: after the format is set, with the
     present clients). `memory_bytes` is the increase. They are None for a topic without traffic or rehearsal.
@@ -159,6 +179,7 @@ class TopicPlan:
     stage: TopicStage
     uses: tuple[Use, ...]
     leaves_ms: int | None
+    leaves: bool | None = True
     now: Estimate | None = None
     after: Estimate | None = None
     is_slow: bool = False
@@ -170,6 +191,7 @@ class TopicPlan:
         return {
             "topic": facts.name,
             "format": None if facts.configured is None else facts.configured.value,
+            "formatIsKnown": facts.knows_format,
             "target": self.stage.target.value,
             "phase": self.stage.phase.value,
             "next": self.stage.step.value,
@@ -179,8 +201,10 @@ class TopicPlan:
                 for (form, codec), each in stored
             ],
             "sampled": facts.shares,
+            "unread": facts.unread,
             "oldFormatLeaves": None if not self.leaves_ms else time_text(self.leaves_ms),
-            "oldFormatIsGone": self.leaves_ms == 0,
+            "oldFormatIsGone": self.leaves_ms == 0 and not facts.unread,
+            "retentionDeletesIt": self.leaves,
             "clients": [each.to_json() for each in self.uses],
             "groups": facts.members,
             "now": None if self.now is None else self.now.to_json(),
@@ -273,66 +297,101 @@ def _sample(data: memoryview) -> Sample | None:
     return Sample(records[:MOST_RECORDS], codec, total / len(table), table.end / total) if total else None
 
 
-async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> tuple[dict[str, TopicFacts], list[str]]:
-    """Return the facts about topics of a cluster, and notes on missing facts. No `names`: all but internal topics.
+@dataclass(slots=True)
+class ClusterTopics:
+    """The facts about the topics of a cluster, and about its brokers. `notes`: on missing facts."""
 
-    Stored formats are sampled at `looks` evenly spaced offsets of each partition.
+    topics: dict[str, TopicFacts]
+    brokers: list[BrokerFacts]
+    notes: list[str]
+
+
+async def look_at_cluster(
+    client: Client,
+    names: Sequence[str],
+    looks: int,
+    settings: Mapping[str, str] | None = None,
+    given: GivenSettings = NOTHING_GIVEN,
+) -> ClusterTopics:
+    """Return the facts about topics of a cluster. No `names`: all but internal topics.
+
+    Stored formats are sampled at `looks` evenly spaced offsets of each partition. `settings`, `given`: of topics and of
+    brokers that do not return theirs.
     """
+    brokers = await look_at_brokers(client, given)
     known = await client.topics(names or None)
     topics: dict[str, TopicFacts] = {}
     notes = []
-    has_settings = await tells_settings(client)
-    if not has_settings:
-        notes.append("settings are unknown, Kafka's defaults are assumed: brokers report them from 0.11 on")
     for name, topic in sorted(known.items()):
         if not names and (topic.is_internal or name.startswith("__")):
             continue
-        facts = topics[name] = TopicFacts(name, shares=True)
-        if has_settings:
-            try:
-                settings = await describe_configs(client, ConfigResource.TOPIC, name)
-                facts.settings = {
-                    each: text for each in _SETTINGS if each in settings and (text := settings[each].value)
-                }
-            except BrokerError as error:
-                notes.append(f"{name}: settings are unknown, Kafka's defaults are assumed ({error})")
-        await _look_at_topic(client, facts, topic, looks)
+        facts = topics[name] = TopicFacts(name, shares=True, settings=dict(settings or {}))
+        try:
+            _take_settings(facts, await describe_configs(client, ConfigResource.TOPIC, name), brokers)
+        except UnsupportedVersionError:
+            notes.append(f"{name}: no broker returns its settings, which brokers do from 0.11 on")
+        except (BrokerError, NetworkError) as error:
+            notes.append(f"{name}: its settings are not known ({error})")
+        await _look_at_topic(client, facts, topic, looks, notes)
     notes += await _members(client, topics)
-    return topics, notes
+    return ClusterTopics(topics, brokers, notes)
 
 
-async def tells_settings(client: Client) -> bool:
-    """Return whether brokers answer DescribeConfigs: from 0.11 on."""
-    return (await client.any_connection()).versions.latest(APIS[_DESCRIBE_CONFIGS]) is not None
+def _take_settings(facts: TopicFacts, told: Mapping[str, SettingInForce], brokers: Sequence[BrokerFacts]) -> None:
+    """Add the settings of a topic that a broker returned.
+
+    Without a format of its own, a topic has that of the broker that leads it: the oldest of all brokers counts, and
+    none while one of them is unknown.
+    """
+    facts.is_asked = True
+    facts.settings |= {each: text for each in _SETTINGS if each in told and (text := told[each].value)}
+    if all(broker.stores_newest for broker in brokers):
+        facts.settings[_FORMAT] = Format.V2.value
+    elif not told[_FORMAT].is_own if _FORMAT in told else True:
+        defaults = [broker.default_format for broker in brokers]
+        facts.settings.pop(_FORMAT, None)
+        if None not in defaults:
+            facts.settings[_FORMAT] = min((each for each in defaults if each), key=lambda form: form.magic).value
 
 
-async def _look_at_topic(client: Client, facts: TopicFacts, topic: Topic, looks: int) -> None:
-    for number in topic.partitions:
-        if not looks:
+async def _look_at_topic(client: Client, facts: TopicFacts, topic: Topic, looks: int, notes: list[str]) -> None:
+    for number in topic.partitions if looks else ():
+        if topic.partitions[number].leader < 0:  # the client would wait for one
+            facts.unread.append(number)
+            notes.append(f"{topic.name}-{number}: its formats are not known: no broker leads it")
             continue
-        _add(facts.stored, await look_at_partition(client, topic.name, number, looks))
-        if facts.sample is None and facts.stored:
-            start, end = await bounds(client, topic.name, number)
-            place = max(start, end - MOST_RECORDS)
-            found = await fetch_sets(client, topic.name, number, place, FetchOptions(max_bytes=SAMPLE_BYTES))
-            facts.sample = _sample(found.data)
+        try:
+            _add(facts.stored, await look_at_partition(client, topic.name, number, looks))
+            if facts.sample is None and facts.stored:
+                start, end = await bounds(client, topic.name, number)
+                place = max(start, end - MOST_RECORDS)
+                found = await fetch_sets(client, topic.name, number, place, FetchOptions(max_bytes=SAMPLE_BYTES))
+                facts.sample = _sample(found.data)
+        except (BrokerError, NetworkError, CorruptRecordError) as error:
+            facts.unread.append(number)
+            notes.append(f"{topic.name}-{number}: its formats are not known ({error})")
 
 
-async def look_at_partition(
-    client: Client, topic: str, number: int, looks: int, *, at_end: bool = False
-) -> dict[tuple[Format, Codec], StoredEntries]:
-    """Return the entries at `looks` evenly spaced offsets of a partition and, with `at_end`, its last entry."""
-    start, end = await bounds(client, topic, number)
-    stored: dict[tuple[Format, Codec], StoredEntries] = {}
-    places = {start + (end - start) * at // looks for at in range(looks)} | ({end - 1} if at_end else set())
-    for offset in sorted(places) if start < end else ():
-        found = await fetch_sets(client, topic, number, offset, FetchOptions(max_bytes=LOOK_BYTES))
-        _add(stored, _stored_in(found.table))
+async def look_at_partition(client: Client, topic: str, number: int, looks: int) -> Stored:
+    """Return the entries at `looks` evenly spaced offsets of a partition."""
+    stored: Stored = {}
+    async for table in tables_of(client, topic, number, looks):
+        _add(stored, _stored_in(table))
     return stored
 
 
-def _stored_in(table: BatchTable) -> dict[tuple[Format, Codec], StoredEntries]:
-    found: dict[tuple[Format, Codec], StoredEntries] = {}
+async def tables_of(
+    client: Client, topic: str, number: int, looks: int, *, at_end: bool = False
+) -> AsyncGenerator[BatchTable]:
+    """Yield the entries at `looks` evenly spaced offsets of a partition and, with `at_end`, its last entry."""
+    start, end = await bounds(client, topic, number)
+    places = {start + (end - start) * at // looks for at in range(looks)} | ({end - 1} if at_end else set())
+    for offset in sorted(places) if start < end else ():
+        yield (await fetch_sets(client, topic, number, offset, FetchOptions(max_bytes=LOOK_BYTES))).table
+
+
+def _stored_in(table: BatchTable) -> Stored:
+    found: Stored = {}
     codecs = table.codec.tolist()
     for row in range(len(table)):
         _add(found, {(Format(str(table.magic[row])), Codec(codecs[row])): StoredEntries(1, int(table.size[row]))})
@@ -344,7 +403,7 @@ async def _members(client: Client, topics: Mapping[str, TopicFacts]) -> list[str
     try:
         groups = await list_groups(client)
         for group in groups:
-            for member in (await describe_group(client, group.name)).members:
+            for member in (await describe_group(client, group.name)).members:  # by its coordinator
                 for topic, _ in member.partitions:
                     if topic in topics and member.client_id not in topics[topic].members.setdefault(group.name, []):
                         topics[topic].members[group.name].append(member.client_id)
@@ -360,14 +419,9 @@ def joined(stored: Mapping[str, TopicFacts], reported: Mapping[str, TopicFacts])
         known = reported.get(name)
         if known is not None:
             facts.settings = {**facts.settings, **known.settings}
-            facts.members = known.members
+            facts.members, facts.is_asked = known.members, known.is_asked
         topics[name] = facts
     return topics
-
-
-async def metrics_addresses(client: Client, notes: list[str]) -> list[str]:
-    """Return the addresses of the metrics pages of magicbyte's brokers, as `metrics_pages` does."""
-    return list((await metrics_pages(client, notes)).values())
 
 
 async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
@@ -375,14 +429,12 @@ async def metrics_pages(client: Client, notes: list[str]) -> dict[int, str]:
 
     Each address that does not answer adds a note: it may be bound to the broker's loopback interface.
     """
-    if not await tells_settings(client):
-        return {}
     await client.topics([])
     places = dict[int, tuple[str, str]]()
     for broker, node in client.cluster.brokers.items():
         try:
             settings = await describe_configs(client, ConfigResource.BROKER, str(broker))
-        except BrokerError:
+        except (BrokerError, NetworkError, UnsupportedVersionError):  # not a magicbyte broker, or one that is away
             continue
         address = settings["http.address"].value if "http.address" in settings else None
         if address is None or address.endswith(":0"):
@@ -413,6 +465,11 @@ class BrokerUsage:
     cpu_s: float
     memory_bytes: int | None
     has_kernels: bool
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether any client was seen."""
+        return any(self.uses.values())
 
 
 async def look_at_metrics(address: str, window_s: float) -> BrokerUsage:
@@ -564,11 +621,13 @@ async def plan(
     target: Format | None = None,
     rehearsals: int = 4,
     notes: Sequence[str] = (),
+    brokers: Sequence[BrokerFacts] | None = None,
+    knows_clients: bool = False,
 ) -> MigrationPlan:
     """Return the plan. `target`: the format to migrate to; None: the next one of each topic.
 
-    The steps of the `rehearsals` busiest topics are rehearsed, for a few seconds each. Raises NetworkError if no broker
-    can be started here.
+    `brokers`: None if they are not known. `knows_clients`: whether all clients are known. The steps of the `rehearsals`
+    busiest topics are rehearsed, for a few seconds each. Raises NetworkError if no broker can be started here.
     """
     plans = []
     for name, facts in sorted(topics.items()):
@@ -576,11 +635,14 @@ async def plan(
         if configured is Format.ENRICHED:
             continue
         uses = () if used is None else tuple(used.uses.get(name, ()))
-        leaves = _leaves(facts, configured or Format.V2, uses, now_ms)
-        stage = stage_of(
-            configured or Format.V2, [form for form, _ in facts.stored], uses, target, leaves=leaves is not None
+        due_ms = _leaves(facts, configured or Format.V2, uses, now_ms)
+        known = TopicEvidence(
+            format=facts.knows_format, clients=knows_clients, stored=not facts.unread, leaves=_deletes(facts, due_ms)
         )
-        plans.append(TopicPlan(facts, stage, uses, leaves))
+        stage = stage_of(configured, [form for form, _ in facts.stored], uses, target, known)
+        if stage.step is Step.SET_FORMAT and not _is_ready(brokers, stage.target):
+            stage = replace(stage, step=Step.SEE_BROKERS)
+        plans.append(TopicPlan(facts, stage, uses, due_ms, known.leaves))
     busiest = sorted(plans, key=lambda each: -sum(use.bytes for use in each.uses))[:rehearsals]
     done = {each.facts.name: await _rehearsed(each) for each in busiest if each.uses}
     return MigrationPlan(
@@ -590,6 +652,24 @@ async def plan(
         None if used is None else used.memory_bytes,
         (*notes, *_notes_on_kernels(used, done.values())),
     )
+
+
+def _is_ready(brokers: Sequence[BrokerFacts] | None, target: Format) -> bool:
+    """Return whether every broker is known to know a format, and to replicate it."""
+    return brokers is not None and all(
+        broker.knows is not None and broker.knows.magic >= target.magic and not broker.lacks_protocol(target)
+        for broker in brokers
+    )
+
+
+def _deletes(facts: TopicFacts, due_ms: int | None) -> bool | None:
+    """Return whether retention deletes a topic's old records, None if its settings are unknown."""
+    if not facts.knows_retention:
+        return None
+    if facts.partitions:
+        return due_ms is not None
+    config = facts.config
+    return config.delete and (config.retention_ms >= 0 or config.retention_bytes >= 0)
 
 
 def _notes_on_kernels(used: BrokerUsage | None, done: Iterable[TopicPlan]) -> Iterable[str]:
@@ -604,9 +684,9 @@ def _notes_on_kernels(used: BrokerUsage | None, done: Iterable[TopicPlan]) -> It
 def _leaves(facts: TopicFacts, target: Format, uses: Sequence[Use], now_ms: int) -> int | None:
     """Return when the last partition has no entries older than `target`.
 
-    Samples only show whether there are any (0).
+    Samples only show whether there are any (0), and without the settings nothing more is known, either.
     """
-    if not facts.partitions:
+    if not facts.partitions or not facts.knows_retention:
         older = any(form.magic < target.magic for form, _ in facts.stored)
         return None if older else 0
     rate = sum(each.bytes_per_s for each in uses if not each.is_consumer) / len(facts.partitions)
@@ -617,7 +697,8 @@ def _leaves(facts: TopicFacts, target: Format, uses: Sequence[Use], now_ms: int)
 async def _rehearsed(topic: TopicPlan) -> TopicPlan:
     """Add a topic's estimates for today and for after the next step with an effect."""
     configured = topic.facts.configured
-    assert configured is not None, "what is used has something in it"
+    if configured is None:
+        return topic
     after_uses, stored = list(topic.uses), configured
     if topic.stage.phase is Phase.ONE:
         stored = topic.stage.target

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
-from magicbyte.archive.migration import Step, TopicStage
-from magicbyte.migration.status import BrokerFacts, ClusterStage, ClusterStep, OldClient
+from magicbyte.archive.migration import SEE, Step, TopicStage
+from magicbyte.migration.evidence import Unknown
+from magicbyte.migration.planner import TopicPlan
+from magicbyte.migration.status import FORMAT, PROTOCOL, BrokerFacts, ClusterStage, ClusterStep, OldClient
 from magicbyte.records.encode import Format
 from magicbyte.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, protocol_name, releases_of
 
-FORMAT: Final = "message.format.version"
-_FIXED_FROM: Final = (3, 0)
-"""From this protocol version on, Kafka's brokers store format v2 whatever the setting is (KIP-724)."""
+TOPIC_FORMAT: Final = "message.format.version"
+_CREATE_TOPICS, _ALTER_CONFIGS = 19, 33  # API keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +30,16 @@ class Instruction:
 
 
 def procedure(
-    stage: ClusterStage, brokers: Sequence[BrokerFacts], topics: Mapping[str, TopicStage], bootstrap: str
+    stage: ClusterStage,
+    brokers: Sequence[BrokerFacts],
+    topics: Mapping[str, TopicStage],
+    bootstrap: str,
+    old: Sequence[OldClient] = (),
 ) -> list[Instruction]:
-    """Return the instructions for the next step of a cluster."""
+    """Return the instructions for the next step of a cluster. `old`: its clients of older formats."""
     instructions = [Instruction(f"first: {danger}") for danger in stage.dangers]
     about = ", ".join(map(str, stage.brokers))
+    target = MAGIC_NAMES[stage.target.magic]
     healthy = Instruction(
         "after each broker, wait until every replica is in sync", f"magicbyte cluster status -b {bootstrap}"
     )
@@ -45,9 +51,10 @@ def procedure(
             protocol, form = _protocol_of_oldest(brokers), _oldest_format(brokers)
             instructions += [
                 Instruction(
-                    f"in server.properties of every broker: inter.broker.protocol.version={protocol}, "
-                    f"log.message.format.version={form}"
+                    f"in server.properties of every broker: {PROTOCOL}={protocol}, {FORMAT}={form}, unless an older "
+                    "version is set there"
                 ),
+                *lifted(brokers, [each.id for each in brokers], bootstrap),
                 Instruction(
                     f"for each of the brokers {about}, one after the other: stop it, replace its software, start it"
                 ),
@@ -57,13 +64,15 @@ def procedure(
             protocol = protocol_name(PROTOCOL_OF_MAGIC[stage.target.magic])
             instructions += [
                 Instruction(
-                    f"in server.properties of the brokers {about}: inter.broker.protocol.version={protocol} or later; "
-                    "log.message.format.version stays"
+                    f"in server.properties of the brokers {about}: {PROTOCOL}={protocol} or later; {FORMAT} stays"
                 ),
                 Instruction(f"restart the brokers {about}, one after the other"),
                 healthy,
             ]
         case ClusterStep.JUDGE_CANARY:
+            formats = [(each, each.default_format) for each in brokers]
+            behind = [each for each, form in formats if form is not None and form.magic < stage.target.magic]
+            older = _oldest_format(behind)
             instructions += [
                 *(
                     Instruction(
@@ -72,33 +81,92 @@ def procedure(
                     )
                     for number in stage.brokers
                 ),
-                Instruction(
-                    f"to keep it: log.message.format.version={MAGIC_NAMES[stage.target.magic]} on the other brokers, "
-                    "restarted one after the other"
-                ),
+                Instruction(f"to keep it: {FORMAT}={target} on the other brokers, restarted one after the other"),
+                *lifted(brokers, [each.id for each in behind], bootstrap),
                 *(
                     Instruction(
-                        "to roll it back", f"magicbyte migrate rollback -b {bootstrap} --broker {number} --to OLD"
+                        "to roll it back",
+                        f"magicbyte migrate rollback -b {bootstrap} --broker {number} --to v{MAGIC_NAMES.index(older)}",
                     )
                     for number in stage.brokers
                 ),
             ]
+        case ClusterStep.SET_DEFAULT:
+            instructions += [
+                Instruction(
+                    f"in server.properties of the brokers {about}: {FORMAT}={target}, for topics without a format of "
+                    "their own"
+                ),
+                *lifted(brokers, stage.brokers, bootstrap),
+                Instruction(f"restart the brokers {about}, one after the other"),
+                healthy,
+            ]
+        case ClusterStep.UPGRADE_CONSUMERS | ClusterStep.UPGRADE_CLIENTS:
+            instructions += [Instruction(f"upgrade {each.text}") for each in _concerned(stage, old)]
         case ClusterStep.TOPICS:
-            instructions += [each for name, topic in sorted(topics.items()) for each in _topic(name, topic, bootstrap)]
+            instructions += [
+                each for name, topic in sorted(topics.items()) for each in _topic(name, topic, brokers, bootstrap)
+            ]
+        case ClusterStep.SEE_PROTOCOL | ClusterStep.SEE_FORMAT | ClusterStep.SEE_TOPICS | ClusterStep.SEE_CLIENTS:
+            instructions += _seen(stage, topics, bootstrap)
         case ClusterStep.NOTHING:
-            return [*instructions, Instruction("nothing: every topic holds and every client speaks the format")]
+            done = (
+                f"every topic and every broker stores {stage.target.title}, and no client of an older format was seen"
+            )
+            return [*instructions, Instruction(f"nothing: {done}")]
         case _:
             assert_never(stage.step)
     return [*instructions, status]
 
 
-def _topic(name: str, stage: TopicStage, bootstrap: str) -> Iterator[Instruction]:
+def _concerned(stage: ClusterStage, old: Iterable[OldClient]) -> Iterable[OldClient]:
+    return (each for each in old if each.is_consumer or stage.step is ClusterStep.UPGRADE_CLIENTS)
+
+
+def _seen(stage: ClusterStage, topics: Mapping[str, TopicStage], bootstrap: str) -> Iterator[Instruction]:
+    """Yield how to find out what a step depends on, and to give it to the command."""
+    version = protocol_name(PROTOCOL_OF_MAGIC[stage.target.magic])
+    wanted = {ClusterStep.SEE_PROTOCOL: PROTOCOL, ClusterStep.SEE_FORMAT: FORMAT}.get(stage.step)
+    for number in stage.brokers if wanted is not None else ():
+        least = f"{version} or later" if wanted == PROTOCOL else MAGIC_NAMES[stage.target.magic]
+        yield Instruction(
+            f"see in server.properties of broker {number} that {wanted} is {least}, and give what it is",
+            f"magicbyte migrate next -b {bootstrap} --broker-setting {number}:{wanted}=VERSION",
+        )
+    if stage.step is ClusterStep.SEE_TOPICS:
+        for name, topic in sorted(topics.items()):
+            if topic.step in SEE:
+                yield Instruction(f"{name}: {topic.step.value}")
+    if stage.step is ClusterStep.SEE_CLIENTS:
+        yield from (Instruction(f"see which clients there are: {each.what}: {each.do}") for each in stage.unknown)
+
+
+def lifted(brokers: Iterable[BrokerFacts], about: Collection[int], bootstrap: str) -> Iterator[Instruction]:
+    """Yield the removal of formats that were changed while a broker ran: they override its server.properties."""
+    for broker in brokers:
+        if broker.id in about and FORMAT in broker.dynamic:
+            yield Instruction(
+                f"remove the {FORMAT} that was set while broker {broker.id} ran: it overrides its server.properties",
+                f"magicbyte configs unset -b {bootstrap} --broker {broker.id} {FORMAT}",
+            )
+
+
+def _topic(name: str, stage: TopicStage, brokers: Sequence[BrokerFacts], bootstrap: str) -> Iterator[Instruction]:
     if stage.step in (Step.UPGRADE_CONSUMERS, Step.UPGRADE_PRODUCERS):
         who = ", ".join(sorted({each.client_id or "without a client id" for each in stage.who}))
         yield Instruction(f"{name}: {stage.step.value}: {who}")
     elif stage.step is Step.SET_FORMAT:
         command = f"magicbyte migrate apply -b {bootstrap} --to {stage.target.title} --topic {name}"
-        yield Instruction(f"{name}: store new records in format {stage.target.title}", command)
+        if (reason := _cannot_change(brokers)) is not None:
+            setting = f"{TOPIC_FORMAT}={MAGIC_NAMES[stage.target.magic]}"
+            yield Instruction(
+                f"{name}: store new records in format {stage.target.title}, by the tool of the brokers' own release "
+                f"({reason})",
+                f"kafka-configs.sh --zookeeper HOST:2181 --alter --entity-type topics --entity-name {name} "
+                f"--add-config {setting}",
+            )
+        else:
+            yield Instruction(f"{name}: store new records in format {stage.target.title}", command)
     elif stage.step is Step.WAIT:
         yield Instruction(
             f"{name}: wait until retention has deleted older records", f"magicbyte plan -b {bootstrap} --topic {name}"
@@ -106,6 +174,24 @@ def _topic(name: str, stage: TopicStage, bootstrap: str) -> Iterator[Instruction
     elif stage.step is Step.CONVERT:
         command = f"magicbyte convert --to {stage.target.title}"
         yield Instruction(f"{name}: convert the logs of stopped brokers, or keep the older records", command)
+    elif stage.step in SEE:
+        yield Instruction(f"{name}: {stage.step.value}")
+
+
+def _cannot_change(brokers: Sequence[BrokerFacts]) -> str | None:
+    """Return why no broker may change the settings of topics, None if one may.
+
+    Brokers before 0.11 do not know the request. Kafka's from there on tell the others of a change in a form that those
+    before 0.10.1 do not read: they die at their next start.
+    """
+    able = [each for each in brokers if each.answered is not None and _ALTER_CONFIGS in each.answered]
+    if not able:
+        return "brokers change settings by request from 0.11 on"
+    first = [each.id for each in brokers if each.answered is not None and _CREATE_TOPICS not in each.answered]
+    if first and not all(each.is_ours for each in able):
+        numbers = ", ".join(map(str, first))
+        return f"brokers {numbers} are older than 0.10.1, and do not read what Kafka's later brokers tell of changes"
+    return None
 
 
 def _protocol_of_oldest(brokers: Iterable[BrokerFacts]) -> str:
@@ -117,21 +203,24 @@ def _protocol_of_oldest(brokers: Iterable[BrokerFacts]) -> str:
 
 
 def _oldest_format(brokers: Iterable[BrokerFacts]) -> str:
-    return MAGIC_NAMES[min((each.format or each.knows or Format.V2).magic for each in brokers)]
+    """Return the oldest format of some brokers, as `log.message.format.version`."""
+    formats = (each.format or each.knows or Format.V2 for each in brokers)
+    return MAGIC_NAMES[min((form.magic for form in formats), default=0)]
 
 
 def objections(
     brokers: Sequence[BrokerFacts],
     old: Iterable[OldClient],
-    stage: TopicStage,
-    stored: Iterable[Format],
+    plan: TopicPlan,
     target: Format,
+    unknown_clients: Iterable[Unknown] = (),
 ) -> list[str]:
     """Return the reasons against setting a topic's format to `target`, empty if there are none.
 
-    `old`: the clients that cannot read or do not send the format. `stage`: of the topic. `stored`: its formats.
+    `old`: the clients that cannot read or do not send the format. `unknown_clients`: why clients are not known, which
+    matters where the format is raised.
     """
-    needed = PROTOCOL_OF_MAGIC[target.magic]
+    needed = protocol_name(PROTOCOL_OF_MAGIC[target.magic])
     against = []
     for facts in brokers:
         name = f"broker {facts.id} ({facts.software})"
@@ -139,16 +228,21 @@ def objections(
             against.append(f"{name}: its software is unknown")
         elif facts.knows.magic < target.magic:
             against.append(f"{name} does not know format {target.title}: upgrade it before")
-        elif facts.protocol is not None and facts.protocol < needed:
+        elif facts.lacks_protocol(target) and facts.protocol is None:
             against.append(
-                f"{name} has inter.broker.protocol.version {protocol_name(facts.protocol)}, below the format: raise it "
-                f"to {protocol_name(needed)} or later before"
+                f"{name}: its {PROTOCOL} is not known: see that it is {needed} or later, and give it with "
+                "--broker-setting"
             )
-        elif facts.has_no_protocol or (
-            not facts.is_ours and facts.protocol is not None and facts.protocol >= _FIXED_FROM
-        ):
+        elif facts.lacks_protocol(target):
+            against.append(
+                f"{name} has {PROTOCOL} {protocol_name(facts.protocol or ())}, below the format: raise it to {needed} "
+                "or later before"
+            )
+        elif facts.stores_newest:
             against.append(f"{name} stores format v2 whatever is set")
-    newer = sorted(form.title for form in stored if form.magic > target.magic)
+    if (reason := _cannot_change(brokers)) is not None:
+        against.append(f"{reason}: kafka-configs.sh of the brokers' own release changes it")
+    newer = sorted({form.title for form, _ in plan.facts.stored if form.magic > target.magic})
     if newer and not all(each.is_ours for each in brokers):
         against.append(
             f"format {' and '.join(newer)} stays in the log: Kafka's brokers convert by the setting, and send it "
@@ -157,7 +251,11 @@ def objections(
     consumers = [each for each in old if each.is_consumer]
     against += [f"{each.text}: everything is converted for it" for each in consumers]
     known = {each.caller.client_id for each in consumers}
-    others = {each.client_id for each in stage.who if each.is_consumer} - known
-    return against + [
-        f"{name or 'a consumer without a client id'} reads older formats alone" for name in sorted(others)
-    ]
+    others = {each.client_id for each in plan.stage.who if each.is_consumer} - known
+    against += [f"{name or 'a consumer without a client id'} reads older formats alone" for name in sorted(others)]
+    configured = plan.facts.configured if plan.facts.knows_format else None
+    if configured is None or configured.magic < target.magic:
+        against += [
+            f"whether consumers read format {target.title} is not known: {each.text}" for each in unknown_clients
+        ]
+    return against

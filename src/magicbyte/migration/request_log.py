@@ -17,15 +17,26 @@ from magicbyte.protocol import APIS
 
 MOST_LINE_BYTES: Final = 16 << 20
 _MARK: Final = "Completed request:"
+_VERSIONS: Final = 1 << 15
+"""Versions of requests are below it."""
 _DATE = re.compile(r"\[?(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)[,.](\d{3})")
-_HEADER = re.compile(r"RequestHeader\(apiKey=(\w+), apiVersion=(\d+), clientId=(.*?), correlationId=-?\d+\) -- ")
-_BRACES = re.compile(r"\{api_key=(\d+),api_version=(\d+),correlation_id=-?\d+,client_id=(.*?)\} -- ")
+MOST_HEAD: Final = 64 << 10
+"""Characters at the start of an entry that can hold a request's header: a client id has at most 32,767 bytes."""
+_MOST_END: Final = 2000
+"""Characters of a connection's id, and of a client's library and its version."""
+# Each pattern is matched at one place of a text of bounded length, so that no line takes more than linear time.
+_HEADER = re.compile(
+    r"RequestHeader\(apiKey=(\w{1,64}), apiVersion=(\d{1,5}), clientId=(.*?), correlationId=-?\d{1,10}\) -- "
+)
+_BRACES = re.compile(r"\{api_key=(\d{1,5}),api_version=(\d{1,5}),correlation_id=-?\d{1,10},client_id=(.*?)\} -- ")
 _NAMED = re.compile(
-    r"Name: ?(\w+)Request; ?Version: ?(\d+); ?CorrelationId: ?-?\d+; ?ClientId: ?"
+    r"Name: ?(\w{1,64})Request; ?Version: ?(\d{1,5}); ?CorrelationId: ?-?\d{1,10}; ?ClientId: ?"
     r"(.*?)(?:;| from (?:connection|client) )"
 )
-_CONNECTION = re.compile(r" from (?:connection|client) /?(\S+?);")
-_SOFTWARE = re.compile(r"ClientInformation\(softwareName=(.*?), softwareVersion=(.*?)\)")
+_CONNECTION = re.compile(r"/?([^\s;]+);")
+_SOFTWARE = re.compile(r"([^,]*), softwareVersion=([^)]*)\)")
+_BEFORE_CONNECTION: Final = (" from connection ", " from client ")
+_BEFORE_SOFTWARE: Final = ("ClientInformation(softwareName=",)
 _KEYS: Final = {api.name.lower(): api.key for api in APIS.values()}
 _SCALA_NAMES: Final = {
     "producer": "produce", "offset": "listoffsets", "topicmetadata": "metadata", "consumermetadata": "findcoordinator",
@@ -59,18 +70,26 @@ def lines_of(file: BinaryIO) -> Iterator[str]:
 def _request(text: str) -> tuple[SeenClient, int, int] | None:
     if text.startswith('{"'):
         return _of_json(text)
-    software, version = match.groups() if (match := _SOFTWARE.search(text)) is not None else ("", "")
-    about = (_known_text(software), _known_text(version), _address(_CONNECTION.findall(text)))
-    if (match := _HEADER.match(text)) is not None:
+    head, key = text[:MOST_HEAD], None
+    if (match := _HEADER.match(head)) is not None:
         key = _KEYS.get(match[1].replace("_", "").lower())
-    elif (match := _BRACES.match(text)) is not None:
+    elif (match := _BRACES.match(head)) is not None:
         key = int(match[1])
-    elif (match := _NAMED.match(text)) is not None:
+    elif (match := _NAMED.match(head)) is not None:
         name = match[1].lower()
         key = _KEYS.get(_SCALA_NAMES.get(name, name))
-    if match is None or key not in APIS:
+    if match is None or key not in APIS or int(match[2]) >= _VERSIONS:
         return None
-    return SeenClient(match[3], *about), key, int(match[2])
+    software, version = _after_last(text, _BEFORE_SOFTWARE, _SOFTWARE) or ("", "")
+    (connection,) = _after_last(text, _BEFORE_CONNECTION, _CONNECTION) or ("",)
+    return SeenClient(match[3], _known_text(software), _known_text(version), _address(connection)), key, int(match[2])
+
+
+def _after_last(text: str, marks: Iterable[str], pattern: re.Pattern[str]) -> tuple[str, ...] | None:
+    """Return the groups of `pattern` behind the last of `marks`: an earlier one may be in the client's own texts."""
+    at = max((found + len(mark) for mark in marks if (found := text.rfind(mark)) >= 0), default=None)
+    match = None if at is None else pattern.match(text[at : at + _MOST_END])
+    return None if match is None else match.groups()
 
 
 def _of_json(text: str) -> tuple[SeenClient, int, int] | None:
@@ -81,23 +100,21 @@ def _of_json(text: str) -> tuple[SeenClient, int, int] | None:
             str(header.get("clientId") or ""),
             _known_text(str(software.get("softwareName", ""))),
             _known_text(str(software.get("softwareVersion", ""))),
-            _address([str(fields.get("connection", ""))]),
+            _address(str(fields.get("connection", ""))[:_MOST_END]),
         )
         key, version = int(header["requestApiKey"]), int(header["requestApiVersion"])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None
-    return (caller, key, version) if key in APIS else None
+    return (caller, key, version) if key in APIS and 0 <= version < _VERSIONS else None
 
 
 def _known_text(text: str) -> str:
     return "" if text == _UNKNOWN else text
 
 
-def _address(connections: list[str]) -> str:
+def _address(connection: str) -> str:
     """Return the client's address from a connection id: HOST:PORT-HOST:PORT and numbers, in old releases HOST:PORT."""
-    if not connections:
-        return ""
-    ends = re.split(r"(?<=:)(\d+)(?:-|$)", connections[-1])  # a text follows each port: "host:", "port", "host:", …
+    ends = re.split(r"(?<=:)(\d{1,5})(?:-|$)", connection)  # a text follows each port: "host:", "port", "host:", …
     hosts = [end.removesuffix(":") for end in ends[::2] if end.endswith(":")]
     return hosts[1] if len(hosts) > 1 else "".join(hosts)
 

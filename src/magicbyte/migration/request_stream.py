@@ -10,6 +10,9 @@ from magicbyte.protocol.api import API_VERSIONS
 from magicbyte.protocol.framing import LARGEST_FRAME, LARGEST_HEADER, SIZE_BYTES, frame_size, read_request_header
 from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
 
+_MOST_SURPLUS: Final = 4
+"""Bytes that a client may send after the end of a request, which brokers pass over: librdkafka before 1.0 sends an
+empty array in ApiVersions 0, which has none."""
 _LEAST: Final = 8
 """Bytes of the shortest request, which is a header."""
 _MOST_TOKENS: Final = 16
@@ -50,6 +53,11 @@ class RequestStream:
     def kept_bytes(self) -> int:
         """Bytes held in memory."""
         return len(self._pending)
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether one header of a request was found, and nothing that confirms it."""
+        return self._held is not None
 
     def lose(self) -> None:
         """Skip to the next segment, since the start of the next request is unknown."""
@@ -114,7 +122,9 @@ class RequestStream:
             if version < 0 or not (self._is_kafka or version in api.versions):
                 return None
             if is_whole and version in api.versions and (tells_software or not self._is_kafka):
-                body = api.request.read(frame[at:], version)
+                body, end = api.request.read_at(frame, at, version)
+                if len(frame) - end > _MOST_SURPLUS:
+                    return None
                 self._is_kafka = True
                 if isinstance(body, ApiVersionsRequest):
                     self.software, self.software_version = body.client_software_name, body.client_software_version

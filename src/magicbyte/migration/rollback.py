@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from magicbyte.archive.migration import format_read_by
-from magicbyte.migration.procedure import Instruction
-from magicbyte.migration.status import BrokerFacts
+from magicbyte.migration.procedure import Instruction, lifted
+from magicbyte.migration.status import FORMAT, PROTOCOL, BrokerFacts
 from magicbyte.records.encode import Format
 from magicbyte.releases import MAGIC_NAMES, inter_broker_versions
 
@@ -17,13 +17,17 @@ _FETCH: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class LedPartition:
-    """A partition that the canary leads. `newest`: the newest format found in it, None if it is empty."""
+    """A partition that the canary leads. `newest`: the newest format found in it, None if it is empty.
+
+    `copies`: by follower, the format of its copy where the canary has the newest; None if the follower did not tell.
+    """
 
     topic: str
     partition: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     newest: Format | None
+    copies: Mapping[int, Format | None] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -35,13 +39,15 @@ class LedPartition:
 class RollBack:
     """The verdict. `refused`: reasons, such as a loss of records. `removed`: the folders to remove.
 
-    `spread`: by folder, the other brokers whose copies also hold the new format.
+    `spread`: by folder, the other brokers whose copies also hold the new format. `unknown`: those of which it is not
+    known.
     """
 
     broker: int
     refused: tuple[str, ...]
     removed: tuple[str, ...]
     spread: dict[str, tuple[int, ...]]
+    unknown: dict[str, tuple[int, ...]]
     steps: tuple[Instruction, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -51,6 +57,7 @@ class RollBack:
             "refused": list(self.refused),
             "remove": list(self.removed),
             "spread": {name: list(brokers) for name, brokers in self.spread.items()},
+            "unknown": {name: list(brokers) for name, brokers in self.unknown.items()},
             "steps": [each.to_json() for each in self.steps],
         }
 
@@ -60,46 +67,66 @@ def roll_back(
 ) -> RollBack:
     """Return the steps for a broker's return to format `to`, and the reasons against it."""
     changed = [each for each in led if each.newest is not None and each.newest.magic > to.magic]
-    spread = {each.name: others for each in changed if (others := _holders(canary, brokers, each))}
-    setting = f"log.message.format.version={MAGIC_NAMES[to.magic]}"
+    spread, unknown = dict[str, tuple[int, ...]](), dict[str, tuple[int, ...]]()
+    for partition in changed:
+        holders, hidden = _copies(canary, brokers, partition)
+        spread |= {partition.name: holders} if holders else {}
+        unknown |= {partition.name: hidden} if hidden else {}
+    setting = Instruction(f"in its server.properties: {FORMAT}={MAGIC_NAMES[to.magic]}")
     status = Instruction("see that it stores the old format", f"magicbyte migrate status -b {bootstrap}")
     if canary.is_ours:
-        command = f"magicbyte configs set -b {bootstrap} --broker {canary.id} {setting}"
         keep = Instruction("nothing has to be removed: it converts by the stored format, not by the setting")
-        return RollBack(canary.id, (), (), spread, (Instruction("set its format back", command), keep, status))
-    refused = tuple(reason for each in changed for reason in _reasons(canary, each, spread.get(each.name, ())))
+        steps = [setting, *lifted([canary], [canary.id], bootstrap), Instruction(f"restart broker {canary.id}")]
+        return RollBack(canary.id, (), (), spread, unknown, (*steps, keep, status))
+    refused = [
+        reason
+        for each in changed
+        for reason in _reasons(canary, each, spread.get(each.name, ()), unknown.get(each.name, ()))
+    ]
+    if canary.stores_newest:
+        refused.append(f"broker {canary.id} ({canary.software}) stores format v2 whatever is set")
     removed = tuple(each.name for each in changed)
     steps = [Instruction(f"stop broker {canary.id}, and wait until other brokers lead its partitions")]
     if removed:
         steps.append(Instruction(f"remove these folders from its log.dirs: {' '.join(removed)}"))
     steps += [
-        Instruction(f"in its server.properties: {setting}"),
+        setting,
+        *lifted([canary], [canary.id], bootstrap),
         Instruction("start it; it replicates the removed data"),
         Instruction("wait until every replica is in sync", f"magicbyte cluster status -b {bootstrap}"),
         status,
     ]
-    return RollBack(canary.id, refused, removed, spread, tuple(steps))
+    return RollBack(canary.id, tuple(refused), removed, spread, unknown, tuple(steps))
 
 
-def _holders(canary: BrokerFacts, brokers: Sequence[BrokerFacts], led: LedPartition) -> tuple[int, ...]:
-    """Return the followers that fetch in a version which carries the new format: their copies equal the canary's.
+def _copies(
+    canary: BrokerFacts, brokers: Sequence[BrokerFacts], led: LedPartition
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the followers whose copies hold the new format, and those of which it is unknown.
 
-    Followers with an unknown protocol version are included.
+    Of followers that did not tell, the version in which they fetch decides, which follows from their protocol: a copy
+    fetched in one that carries the new format equals the canary's.
     """
     assert led.newest is not None, "it holds something"
     by_id = {each.id: each for each in brokers}
-    holders = []
+    holders, hidden = [], []
     for number in led.replicas:
         if number == canary.id:
             continue
+        found = led.copies.get(number)
         protocol = by_id[number].protocol if number in by_id else None
-        reads = Format.V2 if protocol is None else format_read_by(inter_broker_versions(protocol)[_FETCH])
-        if reads.magic >= led.newest.magic:
+        if found is None and protocol is not None:
+            found = format_read_by(inter_broker_versions(protocol)[_FETCH])
+        if found is None:
+            hidden.append(number)
+        elif found.magic >= led.newest.magic:
             holders.append(number)
-    return tuple(holders)
+    return tuple(holders), tuple(hidden)
 
 
-def _reasons(canary: BrokerFacts, led: LedPartition, spread: tuple[int, ...]) -> Iterator[str]:
+def _reasons(
+    canary: BrokerFacts, led: LedPartition, spread: tuple[int, ...], unknown: tuple[int, ...]
+) -> Iterator[str]:
     others = [each for each in led.in_sync if each != canary.id]
     if not others:
         yield (
@@ -110,4 +137,10 @@ def _reasons(canary: BrokerFacts, led: LedPartition, spread: tuple[int, ...]) ->
         yield (
             f"{led.name}: the copies on brokers {', '.join(map(str, others))} hold the new format, too, and would come "
             "back: leave the format of this topic until retention takes them; old consumers are converted for meanwhile"
+        )
+    elif set(others) <= {*spread, *unknown}:
+        yield (
+            f"{led.name}: whether the copies on brokers {', '.join(map(str, unknown))} hold the new format is not "
+            "known: see their formats with magicbyte inventory there, or give --broker-setting "
+            f"{unknown[0]}:{PROTOCOL}=VERSION"
         )

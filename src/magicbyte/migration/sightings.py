@@ -65,15 +65,28 @@ class Sightings:
     def __init__(self) -> None:
         self._seen: dict[SeenRequests, Seen] = {}
 
-    def add(self, caller: SeenClient, api_key: int, version: int, count: int = 1, last_ms: int | None = None) -> None:
-        """Add requests. Texts of the client are cut to `MOST_TEXT` characters."""
+    def add(self, caller: SeenClient, api_key: int, version: int, count: int = 1, last_ms: int | None = None) -> bool:
+        """Add requests. Texts of the client are cut to `MOST_TEXT` characters. Return whether they are a new kind."""
         asking = SeenRequests(SeenClient(*(text[:MOST_TEXT] for text in caller)), api_key, version)
-        if asking not in self._seen and len(self._seen) >= MOST_SIGHTINGS:
+        is_new = asking not in self._seen
+        if is_new and len(self._seen) >= MOST_SIGHTINGS:
             asking = SeenRequests(OTHERS, api_key, version)
+            is_new = asking not in self._seen
         seen = self._seen.setdefault(asking, Seen())
         seen.count += count
         if last_ms is not None:
             seen.last_ms = max(last_ms, seen.last_ms or 0)
+        return is_new
+
+    def add_all(self, other: Sightings) -> None:
+        """Add the requests of other counts."""
+        for asking, seen in other:
+            self.add(*asking, seen.count, seen.last_ms)
+
+    @property
+    def count(self) -> int:
+        """The number of requests."""
+        return sum(seen.count for seen in self._seen.values())
 
     def forget_before(self, date_ms: int) -> int:
         """Remove requests last sent before a date. Return the number of combinations. Those without a date are kept."""
@@ -81,6 +94,12 @@ class Sightings:
         for asking in old:
             del self._seen[asking]
         return len(old)
+
+    @property
+    def has_clients(self) -> bool:
+        """Whether anybody but this command and the brokers themselves was seen."""
+        callers = (asking.caller.client_id for asking in self._seen)
+        return any(client_id != CLIENT_ID and not is_fetcher(client_id) for client_id in callers)
 
     def __len__(self) -> int:
         return len(self._seen)

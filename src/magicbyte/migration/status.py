@@ -8,25 +8,31 @@ out.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from magicbyte.archive.migration import Phase, TopicStage, format_read_by
+from magicbyte.archive.migration import SEE, Phase, Step, TopicStage, format_read_by
 from magicbyte.log.append.rules import stored_format
+from magicbyte.migration.evidence import Unknown
 from magicbyte.migration.sightings import CLIENT_ID, SeenClient, Sightings, caller_text, is_fetcher
 from magicbyte.records.encode import KAFKA_FORMATS, Format
 from magicbyte.releases import PROTOCOL_OF_MAGIC, inter_broker_versions, protocol_name, protocol_version, releases_of
 
+PROTOCOL: Final = "inter.broker.protocol.version"
+FORMAT: Final = "log.message.format.version"
 _PRODUCE, _FETCH = 0, 1
+_FIXED_FROM: Final = (3, 0)
+"""From this protocol version on, Kafka's brokers store format v2 whatever the setting is (KIP-724)."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
     """A broker. `answered`: the request versions that it accepts, by API key, None if it does not answer.
 
-    `settings`: those of protocol and format, by name; None if it does not answer DescribeConfigs. `is_ours`: it is a
-    `magicbyte serve`, which supports every format.
+    `settings`: those of protocol and format, by name; None if they are unknown. `is_ours`: it is a `magicbyte serve`,
+    which supports every format. `given`: those of `settings` that the operator gave, because the broker does not return
+    them. `dynamic`: those that were changed while it ran, which override its server.properties.
     """
 
     id: int
@@ -34,6 +40,8 @@ class BrokerFacts:
     answered: Mapping[int, range] | None
     settings: Mapping[str, str] | None
     is_ours: bool = False
+    given: frozenset[str] = frozenset()
+    dynamic: frozenset[str] = frozenset()
 
     @property
     def software(self) -> str:
@@ -53,7 +61,7 @@ class BrokerFacts:
     @property
     def protocol(self) -> tuple[int, ...] | None:
         """Its `inter.broker.protocol.version`, None if unknown or removed from its release."""
-        text = (self.settings or {}).get("inter.broker.protocol.version")
+        text = (self.settings or {}).get(PROTOCOL)
         try:
             return None if text is None else protocol_version(text)
         except ValueError:
@@ -62,7 +70,7 @@ class BrokerFacts:
     @property
     def format(self) -> Format | None:
         """Its `log.message.format.version`, None if unknown or removed from its release."""
-        text = (self.settings or {}).get("log.message.format.version")
+        text = (self.settings or {}).get(FORMAT)
         if text is None:
             return None
         return Format.ENRICHED if text == Format.ENRICHED.value else stored_format(text)
@@ -70,7 +78,25 @@ class BrokerFacts:
     @property
     def has_no_protocol(self) -> bool:
         """Whether it returns its settings, without an inter-broker protocol version: from 4.0 on."""
-        return self.settings is not None and "inter.broker.protocol.version" not in self.settings
+        return self.settings is not None and not self.given and PROTOCOL not in self.settings
+
+    @property
+    def stores_newest(self) -> bool:
+        """Whether it stores format v2 whatever is set."""
+        protocol = self.protocol
+        return self.has_no_protocol or (not self.is_ours and protocol is not None and protocol >= _FIXED_FROM)
+
+    @property
+    def default_format(self) -> Format | None:
+        """The format in which it stores records of topics without one of their own, None if unknown."""
+        return Format.V2 if self.stores_newest else self.format
+
+    def lacks_protocol(self, target: Format) -> bool:
+        """Whether it is unknown, or known not to be, that its protocol version carries a format."""
+        needed = PROTOCOL_OF_MAGIC[target.magic]
+        if self.has_no_protocol or not target.magic:
+            return False
+        return self.protocol is None or self.protocol < needed
 
     def to_json(self) -> dict[str, Any]:
         """Return its JSON in `magicbyte migrate status --format json`."""
@@ -81,12 +107,15 @@ class BrokerFacts:
             "knowsFormat": None if self.knows is None else self.knows.value,
             "protocol": None if self.protocol is None else protocol_name(self.protocol),
             "format": None if self.format is None else self.format.value,
+            "given": sorted(self.given),
+            "changedWhileItRan": sorted(self.dynamic),
         }
 
 
 class ClusterPhase(enum.Enum):
     """The phase of a cluster's migration to a format."""
 
+    UNKNOWN = "not known"
     BEFORE = "before phase 1"
     ONE = "phase 1"
     CANARY = "phase 1, with a canary"
@@ -95,13 +124,20 @@ class ClusterPhase(enum.Enum):
 
 
 class ClusterStep(enum.Enum):
-    """The next step of a cluster."""
+    """The next step of a cluster. Those that begin with "see" find out what a further step depends on."""
 
     BRING_BACK = "bring the brokers back that do not answer"
     UPGRADE_BROKERS = "upgrade the brokers' software, one after the other"
     RAISE_PROTOCOL = "raise inter.broker.protocol.version, one broker after the other"
+    SEE_PROTOCOL = "see which inter.broker.protocol.version the brokers have"
+    SEE_FORMAT = "see which log.message.format.version the brokers have"
     JUDGE_CANARY = "watch the canary, then keep its format or roll it back"
+    UPGRADE_CONSUMERS = "upgrade the consumers that read older formats only"
     TOPICS = "take the next step of each topic"
+    SEE_TOPICS = "see what is not known of the topics"
+    SET_DEFAULT = "set log.message.format.version, one broker after the other"
+    UPGRADE_CLIENTS = "upgrade the clients that use older formats"
+    SEE_CLIENTS = "see which clients use older formats"
     NOTHING = "nothing"
 
 
@@ -134,13 +170,17 @@ class OldClient:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStage:
-    """The verdict. `brokers`: those that the step concerns. `dangers`: conflicting settings."""
+    """The verdict. `brokers`: those that the step concerns. `dangers`: conflicting settings.
+
+    `unknown`: what no source told, of what the steps depend on.
+    """
 
     target: Format
     phase: ClusterPhase
     step: ClusterStep
     brokers: tuple[int, ...] = ()
     dangers: tuple[str, ...] = ()
+    unknown: tuple[Unknown, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return its JSON in `magicbyte migrate status --format json`."""
@@ -150,6 +190,7 @@ class ClusterStage:
             "next": self.step.value,
             "brokers": list(self.brokers),
             "dangers": list(self.dangers),
+            "unknown": [each.to_json() for each in self.unknown],
         }
 
 
@@ -175,31 +216,90 @@ def target_of(stages: Sequence[TopicStage], wanted: Format | None) -> Format:
     return max((each.target for each in stages), key=lambda form: form.magic, default=KAFKA_FORMATS[-1])
 
 
-def stage_of_cluster(brokers: Sequence[BrokerFacts], topics: Sequence[TopicStage], target: Format) -> ClusterStage:
-    """Return the stage of a cluster. `topics`: the stages of its topics."""
+def stage_of_cluster(
+    brokers: Sequence[BrokerFacts],
+    topics: Sequence[TopicStage],
+    target: Format,
+    old: Sequence[OldClient] = (),
+    unknown_clients: Sequence[Unknown] = (),
+) -> ClusterStage:
+    """Return the stage of a cluster. `topics`: the stages of its topics. `old`: its clients of older formats.
+
+    `unknown_clients`: why its clients are not known, empty if they are.
+    """
+    unknown = (*unknown_settings(brokers, target), *unknown_clients)
     dangers = tuple(dangers_of(brokers))
-    needed = PROTOCOL_OF_MAGIC[target.magic]
-    silent = [each.id for each in brokers if each.answered is None]
-    old = [each.id for each in brokers if each.knows is not None and each.knows.magic < target.magic]
-    low = [each.id for each in brokers if each.protocol is not None and each.protocol < needed]
-    formats = {each.id: each.format for each in brokers if each.format is not None}
-    ahead = [number for number, form in formats.items() if form.magic >= target.magic]
+    phase = _phase_of(brokers, topics, target)
 
-    def stage(phase: ClusterPhase, step: ClusterStep, about: Iterable[int] = ()) -> ClusterStage:
-        return ClusterStage(target, phase, step, tuple(about), dangers)
+    def stage(step: ClusterStep, about: Iterable[int] = (), phase: ClusterPhase = phase) -> ClusterStage:
+        return ClusterStage(target, phase, step, tuple(about), dangers, unknown)
 
-    is_two = all(each.phase is not Phase.ONE for each in topics)
+    behind, ahead, hidden = _by_format(brokers, target)
+    is_two = phase is ClusterPhase.TWO
+    if about := [each.id for each in brokers if each.knows is not None and each.knows.magic < target.magic]:
+        return stage(ClusterStep.UPGRADE_BROKERS, about, ClusterPhase.BEFORE)
+    if about := [each.id for each in brokers if each.answered is None]:  # without their software no step is safe
+        return stage(ClusterStep.BRING_BACK, about)
+    if lacking := [each for each in brokers if each.lacks_protocol(target)]:
+        low = [each.id for each in lacking if each.protocol is not None]
+        step = ClusterStep.RAISE_PROTOCOL if low else ClusterStep.SEE_PROTOCOL
+        return stage(step, low or [each.id for each in lacking], ClusterPhase.ONE)
+    if ahead and behind:
+        return stage(ClusterStep.JUDGE_CANARY, ahead, ClusterPhase.CANARY)
+    if hidden:
+        return stage(ClusterStep.SEE_FORMAT, hidden)
+    if not is_two and any(each.is_consumer for each in old):
+        return stage(ClusterStep.UPGRADE_CONSUMERS)
+    if any(each.step not in (*SEE, Step.NOTHING) for each in topics):
+        return stage(ClusterStep.TOPICS)
+    if behind and unknown_clients:
+        return stage(ClusterStep.SEE_CLIENTS)
+    if behind:
+        return stage(ClusterStep.SET_DEFAULT, behind)
+    if any(each.step in SEE - {Step.SEE_CLIENTS, Step.SEE_CONSUMERS} for each in topics):
+        return stage(ClusterStep.SEE_TOPICS)
     if old:
-        return stage(ClusterPhase.BEFORE, ClusterStep.UPGRADE_BROKERS, old)
-    if silent:  # their software and settings are unknown: no step is safe
-        return stage(ClusterPhase.TWO if is_two else ClusterPhase.ONE, ClusterStep.BRING_BACK, silent)
-    if low:
-        return stage(ClusterPhase.ONE, ClusterStep.RAISE_PROTOCOL, low)
-    if ahead and len(ahead) < len(formats):
-        return stage(ClusterPhase.CANARY, ClusterStep.JUDGE_CANARY, ahead)
-    if all(each.phase is Phase.DONE for each in topics):
-        return stage(ClusterPhase.DONE, ClusterStep.NOTHING)
-    return stage(ClusterPhase.TWO if is_two else ClusterPhase.ONE, ClusterStep.TOPICS)
+        return stage(ClusterStep.UPGRADE_CLIENTS)
+    if unknown_clients or any(each.step in SEE for each in topics):
+        return stage(ClusterStep.SEE_CLIENTS)
+    return stage(ClusterStep.NOTHING, phase=ClusterPhase.DONE)
+
+
+def _phase_of(brokers: Sequence[BrokerFacts], topics: Sequence[TopicStage], target: Format) -> ClusterPhase:
+    """Return phase 2 if every topic, and every broker's default, is known to store the target format."""
+    behind, _, hidden = _by_format(brokers, target)
+    if behind or any(each.phase is Phase.ONE for each in topics):
+        return ClusterPhase.ONE
+    is_known = not hidden and all(each.phase is not Phase.UNKNOWN for each in topics)
+    return ClusterPhase.TWO if is_known else ClusterPhase.UNKNOWN
+
+
+def _by_format(brokers: Sequence[BrokerFacts], target: Format) -> tuple[list[int], list[int], list[int]]:
+    """Return the brokers whose default format is older than the target, those with the target or newer, and those
+    that do not tell theirs.
+    """
+    behind, ahead, hidden = list[int](), list[int](), list[int]()
+    for broker in brokers:
+        form = broker.default_format
+        (hidden if form is None else behind if form.magic < target.magic else ahead).append(broker.id)
+    return behind, ahead, hidden
+
+
+def unknown_settings(brokers: Sequence[BrokerFacts], target: Format) -> Iterator[Unknown]:
+    """Yield the settings of brokers that a migration to a format depends on, and that nobody told."""
+    for broker in brokers:
+        subject = f"broker {broker.id}"
+        if broker.answered is None:
+            yield Unknown(subject, "its software and settings are not known", "start it")
+            continue
+        if broker.protocol is None and broker.lacks_protocol(target):
+            yield Unknown(subject, f"its {PROTOCOL} is not known", _give(broker, PROTOCOL))
+        if broker.default_format is None:
+            yield Unknown(subject, f"its {FORMAT} is not known", _give(broker, FORMAT))
+
+
+def _give(broker: BrokerFacts, name: str) -> str:
+    return f"see its server.properties, and give --broker-setting {broker.id}:{name}=VERSION"
 
 
 def dangers_of(brokers: Sequence[BrokerFacts]) -> Iterable[str]:

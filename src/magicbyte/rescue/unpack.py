@@ -7,8 +7,6 @@ damage are unpacked, and `Unpacked.damage` describes the rest.
 
 from __future__ import annotations
 
-import errno
-import gzip
 import io
 import lzma
 import os
@@ -27,6 +25,7 @@ from magicbyte.codecs.zstd import ZstdFile
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.filesystem import make_directory
+from magicbyte.log.files.packed import UpToDamage, gunzipped, is_damage
 from magicbyte.ports import TopicPartition
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ class _Unpacking:
                     raise LogDirectoryError(f"{self.archive}: expected at most {self.limits.files} files, found more")
                 self._take(member)
         except _DAMAGE as error:
-            if not _is_damage(error):
+            if not is_damage(error):
                 raise
             self.found.damage.append(f"{self.archive}: damaged or cut off{self._at}: {_text(error)}")
 
@@ -158,16 +157,16 @@ class _Unpacking:
             if (file := opened()) is not None:
                 self._write(file, target, name, is_segment=is_segment)
         except _DAMAGE as error:
-            if isinstance(error, tarfile.TarError) or not _is_damage(error):
+            if isinstance(error, tarfile.TarError) or not is_damage(error):
                 raise  # nothing after it can be read
             self.found.damage.append(f"{self.archive}: {name}: {_text(error)}")
 
     def _write(self, file: IO[bytes], target: Path, name: str, *, is_segment: bool) -> None:
-        packed: _UpToDamage | None = None
+        packed: UpToDamage | None = None
         content = file
         if target.name.endswith(".gz"):
             target = target.with_suffix("")
-            content, packed = _gunzipped(file)
+            content, packed = gunzipped(file, _DAMAGE)
         make_directory(target.parent)
         again = target.exists()  # appended to a tar file again, or both packed and unpacked
         written = target.with_name(f"{target.name}.again") if again else target
@@ -218,17 +217,6 @@ def _inside(archive: Path, name: str) -> PurePosixPath:
     return PurePosixPath(*parts)
 
 
-def _gunzipped(file: IO[bytes]) -> tuple[IO[bytes], _UpToDamage]:
-    """Return the content of a gzip file up to damage, and the object that stores the damage."""
-    packed = _UpToDamage(gzip.GzipFile(fileobj=file))
-    return cast("IO[bytes]", io.BufferedReader(packed)), packed
-
-
-def _is_damage(error: Exception) -> bool:
-    """Return whether an error is damage: OSErrors of gzip and bz2 have no errno, bad seeks of zipfile have EINVAL."""
-    return not isinstance(error, OSError) or error.errno in (None, errno.EINVAL)
-
-
 def _text(error: Exception) -> str:
     return str(error) or type(error).__name__
 
@@ -246,28 +234,6 @@ class _Watched(io.RawIOBase):
         size = self._file.readinto(buffer)
         self._progress(size)
         return size
-
-
-class _UpToDamage(io.RawIOBase):
-    """The content of a packed file up to damage, which `damage` holds."""
-
-    def __init__(self, file: gzip.GzipFile | io.BufferedReader) -> None:
-        self._file = file
-        self.damage: Exception | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer, /) -> int:
-        if self.damage is not None:
-            return 0
-        try:
-            found = self._file.read1(len(memoryview(buffer)))  # one step, so that bytes before the damage are returned
-        except _DAMAGE as error:
-            self.damage = error
-            return 0
-        memoryview(buffer)[: len(found)] = found
-        return len(found)
 
 
 class _BoundedHeader(tarfile.TarInfo):
@@ -309,11 +275,11 @@ class _BoundedBetween:
 
 def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_PackedFile]:
     stream: IO[bytes] = file
-    packed: _UpToDamage | None = None
+    packed: UpToDamage | None = None
     if archive.name.endswith("gz"):
-        stream, packed = _gunzipped(file)
+        stream, packed = gunzipped(file, _DAMAGE)
     elif archive.name.endswith("zst"):
-        packed = _UpToDamage(io.BufferedReader(ZstdFile(file), _PIECE))
+        packed = UpToDamage(io.BufferedReader(ZstdFile(file), _PIECE), _DAMAGE)
         stream = cast("IO[bytes]", io.BufferedReader(packed))
 
     class Header(_BoundedHeader):
