@@ -37,6 +37,7 @@ from magicbyte.client.offsets import bounds
 from magicbyte.log.files.directory import LOG
 from magicbyte.metadata import layout
 from magicbyte.migration.sightings import is_fetcher
+from magicbyte.migration.status import ClusterStep
 from magicbyte.net.scrape import Scrape, scrape
 from magicbyte.records.scan import scan
 from ports import free_port
@@ -405,6 +406,7 @@ class Story:
             await self._stop_real(each)
             await self._start_real(each, 1, 0, 0)
             await self._settled()
+            await self._is_planned(each)
         self._is_upgraded = True
         self.tell(f"The brokers of Kafka {old} were stopped one after the other, and started as Kafka {new}.")
         await self._cells({self._cell("produce", 0, 0, 0), self._cell("fetch", 0, 0, 0)}, followers={False})
@@ -423,9 +425,8 @@ class Story:
         )  # fmt: skip
         await self._quiet(self._canary_copies)
         judged = await self._command("rollback", "--broker", str(OURS), "--to", str(self.era.magics[0]))
-        # Brokers that do not tell their protocol are taken for such as fetch the new format.
-        spread = {} if self._tells_protocol else {"third-0": list(REAL)}
-        assert (judged["refused"], judged["spread"]) == ([], spread), judged
+        # The followers were asked for their copies, also those that do not return their protocol.
+        assert (judged["refused"], judged["spread"], judged["unknown"]) == ([], {}, {}), judged
         self.tell("Rolled back: stop it, remove the partitions that it led, lower its format, start it.")
         await self.ours.stop()
         await until(partial(self._is_led_by_another, "third"), "another broker leads")
@@ -596,13 +597,39 @@ class Story:
         state = await self.cluster.state(topic)
         return state is not None and state.leader in REAL
 
-    async def _command(self, name: str, *options: str) -> dict[str, Any]:
-        """Run a command of `magicbyte migrate` against the cluster; return what it prints."""
-        address = f"{kafka_oracle.LOOPBACK}:{self.ours.port}"
+    async def _command(self, name: str, *options: str, port: int | None = None) -> dict[str, Any]:
+        """Run a command of `magicbyte migrate` against the cluster, by default asked through our broker.
+
+        Return what it prints.
+        """
+        address = f"{kafka_oracle.LOOPBACK}:{port or self.ours.port}"
         done = await asyncio.to_thread(run, "migrate", name, "-b", address, *options, "--format", "json")
         assert done.stdout, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
+
+    async def _is_planned(self, last: int) -> None:
+        """Compare `status` in a cluster of three kinds of brokers with what is known, whichever of them is asked.
+
+        `last`: the broker that has the new software since now.
+        """
+        for port in (self.ours.port, *self.cluster.ports.values()):
+            found = await self._command("status", "--to", str(self.era.magics[1]), "--rehearse", "0", port=port)
+            brokers = {each["id"]: each for each in found["clusterBrokers"]}
+            assert brokers[OURS]["protocol"] == self.era.protocols[0], brokers
+            hidden = {f"broker {each}" for each in REAL if brokers[each]["protocol"] is None}
+            assert not (hidden and last == REAL[1] and self._tells_protocol)
+            assert hidden <= {each["subject"] for each in found["unknown"]}
+            if last == REAL[0] and self.era.software[0] != self.era.software[1]:
+                assert (found["next"], found["brokers"]) == (ClusterStep.UPGRADE_BROKERS.value, [REAL[1]]), found
+            elif last == REAL[1]:
+                assert found["next"] == ClusterStep.RAISE_PROTOCOL.value, found
+                known = [each for each in (*REAL, OURS) if f"broker {each}" not in hidden]
+                assert found["brokers"] == known, found
+        given = ("--broker-setting", f"inter.broker.protocol.version={self.era.protocols[0]}")
+        found = await self._command("status", "--to", str(self.era.magics[1]), "--rehearse", "0", *given)
+        if last == REAL[1]:
+            assert (found["next"], found["brokers"]) == (ClusterStep.RAISE_PROTOCOL.value, [*REAL, OURS]), found
 
     # ---- the matrix
 

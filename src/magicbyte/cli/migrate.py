@@ -101,10 +101,11 @@ def check(form: str, html: Path | None, target: str, **given: Any) -> None:
         say_json(report.to_json())
     else:
         say(*_text(report))
-    click.get_current_context().exit(_exit_status(report))
+    click.get_current_context().exit(exit_status(report))
 
 
-def _exit_status(report: Check) -> int:
+def exit_status(report: Check) -> int:
+    """Return the exit status of `check`."""
     from magicbyte.migration.check import Verdict
 
     return {Verdict.BREAKS: BREAKS, Verdict.UNKNOWN: NOT_KNOWN, Verdict.NOTHING: 0}[report.verdict]

@@ -66,6 +66,7 @@ def procedure(
                 Instruction(
                     f"in server.properties of the brokers {about}: {PROTOCOL}={protocol} or later; {FORMAT} stays"
                 ),
+                *_hidden(PROTOCOL, [each.id for each in brokers if _hides_protocol(each, stage)], stage, bootstrap),
                 Instruction(f"restart the brokers {about}, one after the other"),
                 healthy,
             ]
@@ -125,20 +126,31 @@ def _concerned(stage: ClusterStage, old: Iterable[OldClient]) -> Iterable[OldCli
 
 def _seen(stage: ClusterStage, topics: Mapping[str, TopicStage], bootstrap: str) -> Iterator[Instruction]:
     """Yield how to find out what a step depends on, and to give it to the command."""
-    version = protocol_name(PROTOCOL_OF_MAGIC[stage.target.magic])
     wanted = {ClusterStep.SEE_PROTOCOL: PROTOCOL, ClusterStep.SEE_FORMAT: FORMAT}.get(stage.step)
-    for number in stage.brokers if wanted is not None else ():
-        least = f"{version} or later" if wanted == PROTOCOL else MAGIC_NAMES[stage.target.magic]
-        yield Instruction(
-            f"see in server.properties of broker {number} that {wanted} is {least}, and give what it is",
-            f"magicbyte migrate next -b {bootstrap} --broker-setting {number}:{wanted}=VERSION",
-        )
+    if wanted is not None:
+        yield from _hidden(wanted, stage.brokers, stage, bootstrap)
     if stage.step is ClusterStep.SEE_TOPICS:
         for name, topic in sorted(topics.items()):
             if topic.step in SEE:
                 yield Instruction(f"{name}: {topic.step.value}")
     if stage.step is ClusterStep.SEE_CLIENTS:
         yield from (Instruction(f"see which clients there are: {each.what}: {each.do}") for each in stage.unknown)
+
+
+def _hides_protocol(broker: BrokerFacts, stage: ClusterStage) -> bool:
+    return broker.protocol is None and broker.lacks_protocol(stage.target)
+
+
+def _hidden(name: str, brokers: Iterable[int], stage: ClusterStage, bootstrap: str) -> Iterator[Instruction]:
+    """Yield how to find out a setting of brokers that do not return it, and to give it to the command."""
+    least = MAGIC_NAMES[stage.target.magic]
+    if name == PROTOCOL:
+        least = f"{protocol_name(PROTOCOL_OF_MAGIC[stage.target.magic])} or later"
+    for number in brokers:
+        yield Instruction(
+            f"see in server.properties of broker {number} that {name} is {least}, and give what it is",
+            f"magicbyte migrate next -b {bootstrap} --broker-setting {number}:{name}=VERSION",
+        )
 
 
 def lifted(brokers: Iterable[BrokerFacts], about: Collection[int], bootstrap: str) -> Iterator[Instruction]:

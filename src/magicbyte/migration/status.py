@@ -242,8 +242,9 @@ def stage_of_cluster(
         return stage(ClusterStep.BRING_BACK, about)
     if lacking := [each for each in brokers if each.lacks_protocol(target)]:
         low = [each.id for each in lacking if each.protocol is not None]
-        step = ClusterStep.RAISE_PROTOCOL if low else ClusterStep.SEE_PROTOCOL
-        return stage(step, low or [each.id for each in lacking], ClusterPhase.ONE)
+        if low:
+            return stage(ClusterStep.RAISE_PROTOCOL, low, ClusterPhase.ONE)
+        return stage(ClusterStep.SEE_PROTOCOL, [each.id for each in lacking])
     if ahead and behind:
         return stage(ClusterStep.JUDGE_CANARY, ahead, ClusterPhase.CANARY)
     if hidden:
