@@ -28,8 +28,8 @@ async def produce(client: Client, topic: str) -> None:
         await send(client, topic, 0, rows, ProduceOptions(codec=Codec.GZIP))
 
 
-def planned(bootstrap: str, *arguments: str) -> tuple[dict[str, Any], list[str]]:
-    done = run("plan", "-b", bootstrap, "--topic", "topic", "--format", "json", *arguments)
+def planned(bootstrap: str, *arguments: str, topic: str = "topic") -> tuple[dict[str, Any], list[str]]:
+    done = run("plan", "-b", bootstrap, "--topic", topic, "--format", "json", *arguments)
     assert done.exit_code == 0, done.stderr
     found = json.loads(done.stdout)
     return found["topics"][0], found["notes"]
@@ -41,16 +41,33 @@ def test_what_a_broker_stores_is_told_whatever_its_age(version: str, form: str, 
         async with Client(bootstrap) as client:
             if not version.startswith("0.8"):
                 await create_topic(client, NewTopic("topic", 1, 1))
+                await create_topic(client, NewTopic("empty", 1, 1))
             await produce(client, "topic")
 
     settings = [] if form == "0" else ["log.retention.ms=-1"]  # the records are from 2023
     with jvm.broker(version, tmp_path / "broker", *settings) as state:
         asyncio.run(fill(state["bootstrap"]))
         topic, notes = planned(state["bootstrap"])
+        if form == "1":
+            empty, _ = planned(state["bootstrap"], topic="empty")
+            assert (empty["phase"], empty["next"]) == ("not known", "see which message.format.version it has")
+            given, _ = planned(state["bootstrap"], "message.format.version=0.10.2", topic="empty")
+            assert (given["format"], given["phase"]) == ("1", "phase 1")
+            status = run("migrate", "status", "-b", state["bootstrap"], "--topic", "empty", "--to", "1", "--json")
+            found = json.loads(status.stdout)
+            assert (found["phase"], found["next"]) == (
+                "not known",
+                "see which inter.broker.protocol.version the brokers have",
+            )
+            applied = run("migrate", "apply", "-b", state["bootstrap"], "--topic", "topic", "--to", "1")
+            assert (applied.exit_code, "kafka-configs.sh" in applied.stderr) == (1, True)
     assert [(each["format"], each["codec"]) for each in topic["stored"]] == [(form, "gzip")]
     assert (topic["format"], topic["sampled"]) == (form, True)
-    assert topic["next"] == ("nothing" if form == "2" else "set message.format.version")
-    assert any("settings are unknown" in note for note in notes) == version.startswith("0.")
+    assert topic["formatIsKnown"] == (form == "2")
+    assert topic["next"] == (
+        "see that no client uses an older format" if form == "2" else "see that consumers read the format"
+    )
+    assert any("no broker returns its settings" in note for note in notes) == version.startswith("0.")
 
 
 def test_a_topic_whose_format_was_changed_is_in_phase_2(tmp_path: Path) -> None:
