@@ -142,17 +142,17 @@ async def _check(asked: _Asked, sightings: Sightings, files: Sequence[ClientSour
     from magicbyte.migration.evidence import unknown_clients
     from magicbyte.migration.sightings import CLIENT_ID
 
-    found = look.ClusterLook(Facts(), [], {})
+    cluster = look.ClusterLook(Facts(), [], {})
     if asked.bootstrap is not None:
         with explained("migrate check", "brokers from 0.8.2 on can be asked"):
             async with client_of(asked.bootstrap, client_id=CLIENT_ID) as client:
-                found = await look.look_at_cluster(client, asked.topics, asked.looks)
-    facts, notes = found.facts, found.notes
+                cluster = await look.look_at_cluster(client, asked.topics, asked.looks)
+    facts, notes = cluster.facts, cluster.notes
     facts.sightings = sightings
-    pages = [f"http://{page}/metrics" for page in found.pages.values()]
+    pages = [f"http://{page}/metrics" for page in cluster.pages.values()]
     sources = [*await asked.sources.look_at_pages(sightings, pages), *files]
     notes += _forgotten(sightings, asked.days)
-    silent = [] if asked.sources else [int(broker) for broker in facts.brokers if int(broker) not in found.pages]
+    silent = [] if asked.sources else [int(broker) for broker in facts.brokers if int(broker) not in cluster.pages]
     facts.unknown += unknown_clients(sources, sightings, silent)
     notes += [source.note for source in sources if source.note is not None]
     return check(facts, asked.release, notes)
@@ -276,19 +276,19 @@ async def _status_of_cluster(
     from magicbyte.migration.evidence import unknown_clients
     from magicbyte.migration.status import old_clients, stage_of_cluster, target_of
 
-    found = await plan_evidence(asked, stored)
-    assert found.brokers is not None, "-b is required"
-    pages = [f"http://{page}/metrics" for page in found.pages.values()]
+    evidence = await plan_evidence(asked, stored)
+    assert evidence.brokers is not None, "-b is required"
+    pages = [f"http://{page}/metrics" for page in evidence.pages.values()]
     read = [*await sources.look_at_pages(sightings, pages), *files]
     notes = [*_forgotten(sightings, days), *(source.note for source in read if source.note is not None)]
-    silent = [] if sources else [each.id for each in found.brokers if each.id not in found.pages]
+    silent = [] if sources else [each.id for each in evidence.brokers if each.id not in evidence.pages]
     unknown = unknown_clients(read, sightings, silent)
-    plan = await made_plan(asked, found, knows_clients=not unknown)
+    plan = await made_plan(asked, evidence, knows_clients=not unknown)
     stages = [each.stage for each in plan.topics]
     target = target_of(stages, asked.target)
     clients = old_clients(sightings, target)
-    stage = stage_of_cluster(found.brokers, stages, target, clients, unknown)
-    return _MigrationStatus(stage, found.brokers, clients, plan, notes, unknown)
+    stage = stage_of_cluster(evidence.brokers, stages, target, clients, unknown)
+    return _MigrationStatus(stage, evidence.brokers, clients, plan, notes, unknown)
 
 
 def _status_text(status: _MigrationStatus) -> Iterator[str]:
@@ -405,7 +405,7 @@ def apply(
     *,
     force: bool,
 ) -> None:
-    """Set topics' message.format.version, unless that would break or cost something, or nobody knows.
+    """Set topics' message.format.version, unless that would break or cost something, or the effect is not known.
 
     Exit status: 0 done, 1 refused or not applied by the brokers, 2 wrong use.
     """

@@ -140,15 +140,15 @@ async def plan_evidence(asked: PlanOptions, stored: Mapping[str, TopicFacts]) ->
     return PlanEvidence(planner.joined(stored, found.topics), found.brokers, pages, found.notes)
 
 
-async def made_plan(asked: PlanOptions, found: PlanEvidence, *, knows_clients: bool | None = None) -> MigrationPlan:
+async def made_plan(asked: PlanOptions, evidence: PlanEvidence, *, knows_clients: bool | None = None) -> MigrationPlan:
     """Return the plan for a command line. `knows_clients`: None if the metrics of brokers alone tell of clients."""
     from magicbyte.migration import planner
 
-    pages = [asked.http] if asked.http is not None else list(found.pages.values())
+    pages = [asked.http] if asked.http is not None else list(evidence.pages.values())
     used = await planner.look_at_all_metrics(pages, asked.window) if pages else None
-    notes = list(found.notes)
+    notes = list(evidence.notes)
     if knows_clients is None:
-        brokers = len(found.brokers or ())
+        brokers = len(evidence.brokers or ())
         is_whole = brokers <= 1 if asked.http is not None else brokers == len(pages)
         knows_clients = used is not None and used.has_clients and is_whole
         if not knows_clients:
@@ -159,13 +159,13 @@ async def made_plan(asked: PlanOptions, found: PlanEvidence, *, knows_clients: b
             )
             notes.append(f"{of}: the metrics of magicbyte brokers tell them (--http, or their http.address)")
     return await planner.plan(
-        found.topics,
+        evidence.topics,
         used,
         now_ms=SystemClock().now_ms(),
         target=asked.target,
         rehearsals=asked.rehearse,
         notes=notes,
-        brokers=found.brokers,
+        brokers=evidence.brokers,
         knows_clients=knows_clients,
     )
 

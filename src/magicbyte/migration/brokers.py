@@ -1,7 +1,7 @@
 """Ask each broker of a cluster by itself: its request versions, and its settings of protocol and format.
 
-In a migration brokers of several releases stand in one cluster. What one of them does not answer, another may; what
-nobody answers can be given by the operator, and is unknown otherwise.
+In a migration brokers of several releases stand in one cluster. What one of them does not answer, another may. What no
+broker answers can be given by the operator, and is unknown otherwise.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ class _Direction:
 
 
 @dataclass(slots=True)
-class _Connection:
+class _FollowedConnection:
     """A connection. `client`: the side that opened it, None if that was not captured. `directions`: by their source."""
 
     ends: tuple[End, End]
@@ -288,7 +288,7 @@ class _Connections:
 
     def __init__(self, into: Sightings) -> None:
         self._into = into
-        self._open: OrderedDict[tuple[End, End], _Connection] = OrderedDict()
+        self._open: OrderedDict[tuple[End, End], _FollowedConnection] = OrderedDict()
         self._brokers: dict[End, None] = {}
         self._kept_bytes = 0
         self.requests = self.encrypted = self.undecided = 0
@@ -333,13 +333,13 @@ class _Connections:
         for key in sorted(self._open, key=lambda key: self._client_of(self._open[key]) is None):
             self._end(key)
 
-    def _begin(self, end: End, other: End, client: End | None) -> _Connection:
+    def _begin(self, end: End, other: End, client: End | None) -> _FollowedConnection:
         key = _key(end, other)
         if key in self._open:
             self._end(key)
         if len(self._open) >= MOST_CONNECTIONS:
             self._end(next(iter(self._open)))
-        self._open[key] = _Connection(key, client)
+        self._open[key] = _FollowedConnection(key, client)
         return self._open[key]
 
     def _learn_broker(self, broker: End) -> None:
@@ -365,7 +365,7 @@ class _Connections:
             self._into.add_all(directions[client].requests)
             self.requests += directions[client].requests.count
 
-    def _client_of(self, connection: _Connection) -> End | None:
+    def _client_of(self, connection: _FollowedConnection) -> End | None:
         """Return the client of a connection, None if nothing in the capture tells which side it is."""
         if connection.client is not None:
             return connection.client
@@ -379,7 +379,7 @@ class _Connections:
         asking = [end for end in connection.directions if self._may_be_client(connection, end)]
         return asking[0] if len(asking) == 1 else None
 
-    def _may_be_client(self, connection: _Connection, end: End) -> bool:
+    def _may_be_client(self, connection: _FollowedConnection, end: End) -> bool:
         direction = connection.directions[end]
         return len(direction.requests) > 0 and end not in self._brokers and not direction.counts_up
 

@@ -69,9 +69,9 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> C
 
     Stored formats are sampled at `looks` offsets of each partition; 0: not at all.
     """
-    found = await planner.look_at_cluster(client, names, looks)
-    facts, notes = Facts(), found.notes
-    for name, topic in found.topics.items():
+    cluster = await planner.look_at_cluster(client, names, looks)
+    facts, notes = Facts(), cluster.notes
+    for name, topic in cluster.topics.items():
         formats = {form for form, _ in topic.stored} | ({Format.ENRICHED} & {topic.configured})
         facts.stored[name] = frozenset(formats)
         facts.topics[name] = await _own(client, ConfigResource.TOPIC, name, facts)
@@ -83,7 +83,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> C
     pages: dict[int, str] = {}
     for broker in sorted(client.cluster.brokers):
         facts.brokers[str(broker)] = await _own(client, ConfigResource.BROKER, str(broker), facts)
-    answered = [each.answered for each in found.brokers if each.answered is not None]
+    answered = [each.answered for each in cluster.brokers if each.answered is not None]
     facts.answered = {key: _oldest(key, answered) for key in {key for each in answered for key in each}}
     pages = await planner.metrics_pages(client, notes)
     return ClusterLook(facts, notes, pages)
@@ -95,7 +95,7 @@ def _oldest(key: int, answered: Sequence[Mapping[int, range]]) -> range:
 
 
 async def _own(client: Client, resource: ConfigResource, name: str, facts: Facts) -> dict[str, str]:
-    """Return the non-default settings of a topic or broker. Settings that nobody returns are unknown."""
+    """Return the non-default settings of a topic or broker. Settings that no broker returns are unknown."""
     kind = resource.name.lower()
     try:
         settings = await describe_configs(client, resource, name)
@@ -154,14 +154,14 @@ def look_at_capture(path: Path, into: Sightings) -> ClientSource:
     """
     with _content_of(path) as (file, damage):
         try:
-            found = read_capture(file, into)
+            summary = read_capture(file, into)
         except InvalidRequestError as error:
             raise InvalidRequestError(f"{path}: {error}") from error
-        notes = [note for note in (found.note, damage()) if note is not None]
+        notes = [note for note in (summary.note, damage()) if note is not None]
     note = f"{path}: {'; '.join(notes)}" if notes else None
-    if found.requests:
-        return ClientSource(str(path), found.requests, note=note)
-    what = found.note or "no Kafka requests in it"
+    if summary.requests:
+        return ClientSource(str(path), summary.requests, note=note)
+    what = summary.note or "no Kafka requests in it"
     return ClientSource(str(path), 0, Unknown(str(path), what, "capture the brokers' port, with tcpdump -s 0"))
 
 
@@ -192,16 +192,16 @@ async def look_at_led(client: Client, broker: int, looks: int, to: Format) -> li
     for report in await report_partitions(client, [topic for _, topic in sorted(topics.items())]):
         if report.leader != broker:
             continue
-        newest, place = None, 0
+        newest, newest_offset = None, 0
         async for table in planner.tables_of(client, report.topic, report.partition, looks, at_end=True):
             for row in range(len(table)):
                 if newest is None or table.magic[row] >= newest.magic:
-                    newest, place = Format(str(table.magic[row])), int(table.offset[row])
+                    newest, newest_offset = Format(str(table.magic[row])), int(table.offset[row])
         copies: dict[int, Format | None] = {}
         if newest is not None and newest.magic > to.magic:
             for number in report.replicas:
                 if number != broker:
-                    copies[number] = await _format_of_copy(client, number, report, place)
+                    copies[number] = await _format_of_copy(client, number, report, newest_offset)
         led.append(LedPartition(report.topic, report.partition, report.replicas, report.in_sync, newest, copies))
     return led
 

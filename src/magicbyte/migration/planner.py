@@ -337,17 +337,17 @@ async def look_at_cluster(
     return ClusterTopics(topics, brokers, notes)
 
 
-def _take_settings(facts: TopicFacts, told: Mapping[str, SettingInForce], brokers: Sequence[BrokerFacts]) -> None:
+def _take_settings(facts: TopicFacts, returned: Mapping[str, SettingInForce], brokers: Sequence[BrokerFacts]) -> None:
     """Add the settings of a topic that a broker returned.
 
     Without a format of its own, a topic has that of the broker that leads it: the oldest of all brokers counts, and
     none while one of them is unknown.
     """
     facts.is_asked = True
-    facts.settings |= {each: text for each in _SETTINGS if each in told and (text := told[each].value)}
+    facts.settings |= {each: text for each in _SETTINGS if each in returned and (text := returned[each].value)}
     if all(broker.stores_newest for broker in brokers):
         facts.settings[_FORMAT] = Format.V2.value
-    elif not told[_FORMAT].is_own if _FORMAT in told else True:
+    elif _FORMAT not in returned or not returned[_FORMAT].is_own:
         defaults = [broker.default_format for broker in brokers]
         facts.settings.pop(_FORMAT, None)
         if None not in defaults:

@@ -86,7 +86,7 @@ def _request(text: str) -> tuple[SeenClient, int, int] | None:
 
 
 def _after_last(text: str, marks: Iterable[str], pattern: re.Pattern[str]) -> tuple[str, ...] | None:
-    """Return the groups of `pattern` behind the last of `marks`: an earlier one may be in the client's own texts."""
+    """Return the groups of `pattern` after the last of `marks`: an earlier one may be in the client's own texts."""
     at = max((found + len(mark) for mark in marks if (found := text.rfind(mark)) >= 0), default=None)
     match = None if at is None else pattern.match(text[at : at + _MOST_END])
     return None if match is None else match.groups()

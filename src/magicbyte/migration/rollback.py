@@ -113,13 +113,13 @@ def _copies(
     for number in led.replicas:
         if number == canary.id:
             continue
-        found = led.copies.get(number)
+        form = led.copies.get(number)
         protocol = by_id[number].protocol if number in by_id else None
-        if found is None and protocol is not None:
-            found = format_read_by(inter_broker_versions(protocol)[_FETCH])
-        if found is None:
+        if form is None and protocol is not None:
+            form = format_read_by(inter_broker_versions(protocol)[_FETCH])
+        if form is None:
             hidden.append(number)
-        elif found.magic >= led.newest.magic:
+        elif form.magic >= led.newest.magic:
             holders.append(number)
     return tuple(holders), tuple(hidden)
 

@@ -287,7 +287,7 @@ def _by_format(brokers: Sequence[BrokerFacts], target: Format) -> tuple[list[int
 
 
 def unknown_settings(brokers: Sequence[BrokerFacts], target: Format) -> Iterator[Unknown]:
-    """Yield the settings of brokers that a migration to a format depends on, and that nobody told."""
+    """Yield the settings of brokers that a migration to a format depends on, and that no source told."""
     for broker in brokers:
         subject = f"broker {broker.id}"
         if broker.answered is None:

@@ -25,7 +25,7 @@ class StepProgress:
     """The progress of a step. `left`: brokers that have not taken it. `away`: brokers that do not answer.
 
     `behind`: under-replicated partitions, None if no broker answers. `unknown`: brokers that do not return the setting
-    that the step changes, so that nobody can see whether they have taken it.
+    that the step changes, so that it is unknown whether they have taken it.
     """
 
     left: tuple[int, ...]

@@ -34,14 +34,14 @@ class UpToDamage(io.RawIOBase):
         if self.damage is not None:
             return 0
         try:
-            found = self._file.read1(len(memoryview(buffer)))  # one step, so that bytes before the damage are returned
+            piece = self._file.read1(len(memoryview(buffer)))  # one step, so that bytes before the damage are returned
         except self._damages as error:
             if not is_damage(error):
                 raise
             self.damage = error
             return 0
-        memoryview(buffer)[: len(found)] = found
-        return len(found)
+        memoryview(buffer)[: len(piece)] = piece
+        return len(piece)
 
 
 def is_damage(error: Exception) -> bool:
