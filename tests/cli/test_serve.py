@@ -130,6 +130,7 @@ def test_a_directory_of_another_broker_is_served_only_if_that_is_said(foreign: P
 
 
 def test_an_overlay_takes_what_is_written_and_the_directory_stays(foreign: Path, tmp_path: Path) -> None:
+    (foreign / "meta.properties").write_text("version=0\nbroker.id=7\n")  # no id is given: this one holds
     before, count = content(foreign), len(golden_data.log_case("0.10.2.2/basic-gzip").records())
     for each in foreign.rglob("*"):
         each.chmod(0o555 if each.is_dir() else 0o444)
@@ -141,6 +142,7 @@ def test_an_overlay_takes_what_is_written_and_the_directory_stays(foreign: Path,
         assert consumed(bootstrap, "basic-gzip") == count + turn + 1
         ended(process)
         assert content(foreign) == before
+        assert "broker.id=7" in (tmp_path / "over" / "meta.properties").read_text()
     for each in (foreign / "basic-gzip-0", *foreign.glob("*/*")):
         each.chmod(0o755)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import sys
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from magicbyte.cli.logs import log_options, set_up
 from magicbyte.cli.options import OutputPath, key_values
 from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
-from magicbyte.errors import LogDirectoryError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.extras import advise
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ def serve(
         config = _config(path, given | {"log.dirs": str(overlay)})
     elif not adopt and config.zookeeper_connect is None:  # a cluster's brokers may exchange their directories
         _refuse_foreign(Path(config.log_directory))
+    if (node_id := _id_of(config)) is not None:
+        config = _config(path, given | {"log.dirs": config.log_directory, "broker.id": node_id})
     _refuse_misspelt(key_values(settings), config)
     for warning in config.warnings():
         say(f"warning: {warning}", err=True)
@@ -120,15 +123,34 @@ def _refuse_foreign(directory: Path) -> None:
         )
 
 
+def _id_of(config: BrokerConfig) -> str | None:
+    """Return the broker id in the directory's meta.properties, which holds if no id is given; else None."""
+    from magicbyte.log.files import checkpoints
+
+    if "broker.id" in config.static:
+        return None
+    try:
+        content = Path(config.log_directory, checkpoints.META_PROPERTIES).read_bytes()
+        node_id = checkpoints.parse_meta_properties(content).node_id
+    except (OSError, CorruptRecordError):  # the broker reports it at its start
+        return None
+    return None if node_id is None else str(node_id)
+
+
 def _lay_over(directory: Path, overlay: Path) -> None:
     """Create the overlay. One of an earlier run is continued."""
     from magicbyte.archive.copies import lay_over
+    from magicbyte.log.files.directory import survey
+    from magicbyte.log.files.missing import missing_in
     from magicbyte.metadata.sqlite import FILE_NAME
 
     if (overlay / FILE_NAME).exists():
         return
     if not directory.is_dir():
         raise LogDirectoryError(f"{directory}: expected a log directory to lay {overlay} over")
+    with contextlib.suppress(LogDirectoryError):  # an empty directory
+        for missing in missing_in(survey(str(directory))):
+            say(f"warning: missing: {missing}", err=True)
     lay_over(directory, overlay)
 
 
