@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
+from ports import free_port
 
 ROOT = Path(__file__).parent.parent
 GUIDES = (
@@ -23,6 +24,7 @@ GUIDES = (
     "guides/data-engineers.md", "guides/operators.md", "guides/protocol-designers.md",
 )  # fmt: skip
 ADDRESS = "127.0.0.1:9092"
+METRICS = "127.0.0.1:9644"
 _BLOCK = re.compile(r"^```(sh|text|python)(?: (\S+))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -58,6 +60,7 @@ def typed(line: str, status: int) -> str:
 def follow(text: str) -> None:
     """Do what a page says, in the current folder."""
     printed, names = "", dict[str, object]()
+    text = text.replace(METRICS, f"127.0.0.1:{free_port()}")
     with ExitStack() as brokers:
         address = ADDRESS
         for kind, name, block in _BLOCK.findall(text):
