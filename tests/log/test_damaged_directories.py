@@ -228,15 +228,26 @@ def test_an_index_position_that_no_log_has_is_made_anew_and_named(tmp_path: Path
     logs.close()
 
 
-def test_a_negative_position_in_the_middle_of_an_index_is_named_by_whoever_meets_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("position", [-5, 7])
+def test_a_position_in_the_middle_of_an_index_that_is_wrong_is_passed_over_and_named_by_retention(
+    tmp_path: Path, position: int
+) -> None:
     path = made(tmp_path / "logs", closed=True)
     index = the_file(path, "first.index")
     content = bytearray(index.read_bytes())
-    content[12:16] = (-5).to_bytes(4, "big", signed=True)
+    content[12:16] = position.to_bytes(4, "big", signed=True)
     index.write_bytes(content)
     logs = opened(path)
-    with pytest.raises(Exception, match=f"{index.name}.*found -5"):
-        logs[BAD].read(int.from_bytes(content[8:12], "big"), 1 << 20)
+    named: list[str] = []
+    offset = int.from_bytes(content[8:12], "big") + int(index.stem)
+    for _ in range(2):
+        piece = logs[BAD].read(offset, 1)
+        assert piece is not None
+        assert int.from_bytes(piece.read()[:8], "big") == offset
+    logs.retain(Moment.fixed(NOW), lambda _key, _error: None, lambda _key, error: named.append(str(error)))
+    assert [str(index) in line and f"found {position}" in line for line in named] == [True]
+    logs.retain(Moment.fixed(NOW), lambda _key, _error: None, lambda _key, error: named.append(str(error)))
+    assert len(named) == 1
     logs.close()
 
 

@@ -360,3 +360,16 @@ def test_one_path_and_paths_that_are_no_text_are_understood(tmp_path: Path) -> N
     (tmp_path / "topic-0" / "00000000000000000000.log").touch()
     found = [discover(given) for given in (str(tmp_path), tmp_path, [tmp_path], [str(tmp_path)])]
     assert [[each.name for each in partitions] for partitions in found] == [["topic-0"]] * 4
+
+
+@pytest.mark.parametrize(("version", "has_file"), [("0.10.2", False), ("0.11.0", True), ("1.1", True), ("2.0", False)])
+def test_a_new_log_has_an_empty_file_of_epochs_where_its_release_makes_one(
+    tmp_path: Path, version: str, has_file: bool
+) -> None:
+    rules = IndexRules.of(version)
+    settings = Settings(config_of=lambda _key: replace(CONFIG, rules=rules), token=lambda: TOKEN, rules=rules)
+    directory = LogDirectory.open(FILES, str(tmp_path / "logs"), settings, monotonic_ms=NOW)
+    directory.create(A, monotonic_ms=NOW)
+    directory.release()
+    path = tmp_path / "logs" / "a-0" / checkpoints.LEADER_EPOCHS
+    assert (path.read_bytes() if path.exists() else None) == (b"" if has_file else None)

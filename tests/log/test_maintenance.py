@@ -98,6 +98,18 @@ def test_a_byte_rate_is_kept() -> None:
     assert now - NOW >= done  # a byte a millisecond
 
 
+def test_retention_is_checked_at_its_own_interval_also_if_the_cleaner_backs_off_for_longer() -> None:
+    world = World()
+    worker = world.maintenance()
+    worker.retention_interval_ms = 300
+    while worker.step(LOTS, Moment.fixed(NOW)).action is not Action.NOTHING:
+        pass
+    assert worker.step(LOTS, Moment.fixed(NOW)).next_ms == NOW + 300
+    assert worker.step(LOTS, Moment.fixed(NOW + 300)).next_ms == NOW + 600
+    worker.retention_interval_ms = 2 * BACKOFF_MS
+    assert worker.step(LOTS, Moment.fixed(NOW + 600)).next_ms == NOW + 600 + BACKOFF_MS
+
+
 def test_of_a_damaged_log_all_but_the_damaged_segment_is_compacted() -> None:
     world = World()
     log = world.directory[A]

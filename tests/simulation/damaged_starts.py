@@ -201,6 +201,41 @@ def an_index_with_a_negative_offset(disk: SimulatedDisk) -> str:
     return put(disk, path, get(disk, path)[:-8] + struct.pack(">ii", -5, 0))
 
 
+@damage("as before")
+def an_index_whose_offsets_fall(disk: SimulatedDisk) -> str:
+    path = files(disk, OFFSET_INDEX)[0]
+    *before, last = [get(disk, path)[at : at + 8] for at in range(0, len(get(disk, path)), 8)]
+    return put(disk, path, b"".join(before) + last[:3] + bytes([last[3] + 1]) + last[4:] + last)
+
+
+@damage("as before")
+def an_index_of_an_offset_that_the_log_does_not_have(disk: SimulatedDisk) -> str:
+    path = files(disk, OFFSET_INDEX)[0]
+    content = get(disk, path)
+    return put(disk, path, content[:-8] + struct.pack(">i", 1 << 20) + content[-4:])
+
+
+@damage("as before")
+def an_index_of_a_position_inside_a_batch(disk: SimulatedDisk) -> str:
+    path = files(disk, OFFSET_INDEX)[0]
+    content = get(disk, path)
+    return put(disk, path, content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@damage("as before")
+def a_time_index_of_a_time_that_its_batch_does_not_have(disk: SimulatedDisk) -> str:
+    path = files(disk, TIME_INDEX)[0]
+    content = get(disk, path)
+    return put(disk, path, content[:-12] + struct.pack(">q", START_MS + 10**9) + content[-4:])
+
+
+@damage("as before")
+def an_aborted_transaction_of_another_producer(disk: SimulatedDisk) -> str:
+    path = files(disk, TRANSACTION_INDEX)[0]
+    content = get(disk, path)
+    return put(disk, path, content[:2] + struct.pack(">q", TRANSACTIONAL + 1) + content[10:])
+
+
 @damage("offline")
 def a_log_without_its_last_batches(disk: SimulatedDisk) -> str:
     """Only its offset index names them: all of its records are of one time."""

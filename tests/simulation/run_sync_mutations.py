@@ -22,7 +22,7 @@ import simulation.test_head_truncation as heads
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.resync import Gap, RowOrder, Sound
-from magicbyte.log.live import loading, partition_log, segment, segment_indexes
+from magicbyte.log.live import loading, partition_log, segment
 from magicbyte.records.scan import scan
 from simulation import damaged_starts, mutations, recorded
 from simulation.aimed import AIMED
@@ -141,6 +141,8 @@ CHECKED = (
     "producer_snapshot.ProducerSnapshot.parse",
     "segment_indexes.LiveIndexes.open",
     "segment.Segment._load_largest",
+    "segment.Segment._verify_last_entries",
+    "segment.Segment.verify_aborted",
 )
 """What stands between a file and the trust of whoever opens a log."""
 Mutation = Callable[[], AbstractContextManager[object]]
@@ -182,7 +184,7 @@ BELIEVED: dict[str, Mutation] = {
         patch.object, partition_log, "load", _opened_as_if_closed
     ),
     "an index that names what its log does not have [not looked at]": functools.partial(
-        patch.object, segment_indexes.LiveIndexes, "names_more_than_there_is", lambda *_: False
+        patch.object, segment.Segment, "names_more_than_there_is", lambda *_: False
     ),
     "a copy in the quarantine [taken for the same]": functools.partial(
         patch.object, loading, "_is_copy", lambda *_: True

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from magicbyte.broker.config import BrokerConfig
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topics import Topics
+    from magicbyte.errors import CorruptRecordError
     from magicbyte.log.cleaning.compaction import CompactionConfig
     from magicbyte.log.cleaning.maintenance import Damage, Maintenance
     from magicbyte.log.live.log_directory import LogDirectory
@@ -92,6 +93,7 @@ class Background:
                 self._compaction_of,
                 secret=lambda: self._runtime.random.randbytes(16),
                 met=_uncleanable,
+                contradicted=_contradicted,
             )
             self.config_changed()
         return self._maintenance
@@ -189,6 +191,12 @@ def _uncleanable(damage: Damage) -> None:
         "%s: uncleanable: %s; %s; stop the broker and run %s, or copy the partition from another replica",
         damage.partition, damage.error, what, remedy,
     )  # fmt: skip
+
+
+def _contradicted(key: TopicPartition, error: CorruptRecordError) -> None:
+    """Log an index that is damaged, and what to do; reads go on without it."""
+    log.error("%s: an index is damaged, and reads of its segment are slower: %s; stop the broker and run "
+              "`magicbyte rebuild-index --write`", key, error)  # fmt: skip
 
 
 def _sync(each: PartitionLog, flush: Flush) -> None:

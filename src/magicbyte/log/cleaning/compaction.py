@@ -371,7 +371,7 @@ class Compaction:
     ) -> Generator[int, None, bool]:
         """Fill the map from one segment; return whether it is full."""
         begin = self.selection.first_dirty
-        start = segment.indexes.position_before(begin)
+        start = segment.position_before(begin)
         for chunk in read_chunks(
             segment.log, start=start, end=segment.size, dialect=self.log.config.dialect, merge=True
         ):

@@ -75,9 +75,9 @@ class Maintenance:
 
     `results` has the report of each partition's last compaction. `damaged` has by partition and base offset the
     segments that compaction leaves unchanged, and `uncleanable` why a partition is skipped: damage, until the next
-    start. `met` is called once for each damage. `secret` returns 16 secret bytes. At most `bytes_per_second` are read
-    and written, None for no limit. It may be changed at any time, as may `retention_interval_ms` and `backoff_ms`, the
-    time until the next check when nothing was due.
+    start. `met` is called once for each damage, `contradicted` for an index that look-ups pass over. `secret` returns
+    16 secret bytes. At most `bytes_per_second` are read and written, None for no limit. It may be changed at any time,
+    as may `retention_interval_ms` and `backoff_ms`, the time until the next check when nothing was due.
     """
 
     def __init__(
@@ -88,10 +88,11 @@ class Maintenance:
         secret: Callable[[], bytes],
         bytes_per_second: float | None = None,
         met: Callable[[Damage], None] = lambda _: None,
+        contradicted: Callable[[TopicPartition, CorruptRecordError], None] = lambda _key, _error: None,
     ) -> None:
         self.directory = directory
         self.damaged: dict[TopicPartition, dict[int, CorruptRecordError]] = {}
-        self._met = met
+        self._met, self._contradicted = met, contradicted
         self._reported: set[tuple[TopicPartition, int | None]] = set()
         self.results: dict[TopicPartition, CompactionReport] = {}
         self.uncleanable: dict[TopicPartition, CorruptRecordError] = {}
@@ -182,13 +183,14 @@ class Maintenance:
         monotonic_ms = now.monotonic_ms
         if self._retained_at_ms is None or monotonic_ms - self._retained_at_ms >= self.retention_interval_ms:
             self._retained_at_ms = monotonic_ms
-            if self.directory.retain(now, self._note):
+            if self.directory.retain(now, self._note, self._contradicted):
                 return StepResult(Action.RETAINED, None, 0, monotonic_ms)
         self.directory.remove_deleted(monotonic_ms)
+        retained_next_ms = self._retained_at_ms + self.retention_interval_ms
         if monotonic_ms < self._allowed_ms:
-            return StepResult(Action.WAITED, None, 0, int(self._allowed_ms) + 1)
+            return StepResult(Action.WAITED, None, 0, min(int(self._allowed_ms) + 1, retained_next_ms))
         if self._running is None and not self._begin(now):
-            return StepResult(Action.NOTHING, None, 0, monotonic_ms + self.backoff_ms)
+            return StepResult(Action.NOTHING, None, 0, min(monotonic_ms + self.backoff_ms, retained_next_ms))
         running = self._running
         assert running is not None
         done = self._go_on(running, budget_bytes)

@@ -22,7 +22,7 @@ from magicbyte.log.files.checkpoints import (
     parse_leader_epochs,
     parse_message_dialect,
 )
-from magicbyte.log.files.directory import INDEXES, LOG, SNAPSHOT, parse_file
+from magicbyte.log.files.directory import INDEXES, LOG, SNAPSHOT, TRANSACTION_INDEX, parse_file
 from magicbyte.log.files.filesystem import data_pieces, exists, put_file
 from magicbyte.log.files.index_writer import MAX_RELATIVE
 from magicbyte.log.files.names import is_log_file, is_named_by_offset, offset_file
@@ -379,10 +379,12 @@ class _Opening:
             self.loaded.end_offset = segment.base_offset
             if following is None or following - segment.base_offset > MAX_RELATIVE + 1:
                 self.loaded.end_offset = segment.end_offset()
+            if segment.names.has(TRANSACTION_INDEX):
+                segment.verify_aborted(self._entry_with, self.loaded.end_offset if following is None else following)
         except CorruptRecordError as error:  # the log must be walked
             if self._was_whole(segment):
                 following = self._following(segment)
-                if segment.indexes.names_more_than_there_is(error, self.closed_at if following is None else following):
+                if segment.names_more_than_there_is(self.closed_at if following is None else following):
                     path = segment.path(LOG)
                     missing = CorruptRecordError("log", expected="what its index names", found=f"{segment.size} bytes")
                     if self.mends is not Mends.DAMAGE:
@@ -392,6 +394,12 @@ class _Opening:
                     self.loaded.notes.append(f"{error}: the segment's indexes are rebuilt")
             return False
         return self.loaded.end_offset - segment.base_offset <= MAX_RELATIVE + 1
+
+    def _entry_with(self, offset: int) -> bytes | None:
+        """Return the first bytes of the entry with `offset` in the opened segments, None if there is none."""
+        before = (each for each in reversed(self.loaded.segments) if each.base_offset <= offset)
+        segment = next(before, None)
+        return None if segment is None else segment.entry_with(offset)
 
     def _was_whole(self, segment: Segment) -> bool:
         """Return whether no crash can have torn the segment: it was closed, or lies before the recovery point."""

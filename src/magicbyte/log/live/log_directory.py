@@ -414,11 +414,15 @@ class LogDirectory:
         return [log for log in list(self.logs.values()) if log.is_flush_due(monotonic_ms)]
 
     def retain(
-        self, now: Moment, damaged: Callable[[TopicPartition, CorruptRecordError], None]
+        self,
+        now: Moment,
+        damaged: Callable[[TopicPartition, CorruptRecordError], None],
+        contradicted: Callable[[TopicPartition, CorruptRecordError], None] = lambda _key, _error: None,
     ) -> dict[TopicPartition, list[Removed]]:
         """Apply retention to all logs; return the deletions of each log that lost something.
 
         `damaged` is called for each log in which damage hides the segments that are due. The others are not affected.
+        `contradicted` is called for each index that look-ups since the last call found to contradict its log.
         """
         removed_of = {}
         for key, log in list(self.logs.items()):
@@ -427,6 +431,9 @@ class LogDirectory:
                     removed_of[key] = removed
             except CorruptRecordError as error:
                 damaged(key, error)
+            for segment in log.segments:
+                if (contradiction := segment.contradiction()) is not None:
+                    contradicted(key, contradiction)
         return removed_of
 
     def remove_deleted(self, monotonic_ms: int) -> int:

@@ -167,7 +167,7 @@ def producers_at(
     for segment, following in itertools.zip_longest(segments, segments[1:]):
         if following is not None and following.base_offset <= begin:
             continue
-        start = segment.indexes.position_before(begin)
+        start = segment.position_before(begin)
         for chunk in read_chunks(segment.log, start=start, end=segment.size, dialect=config.dialect):
             producers.append(_between(chunk.table, begin, offset))
     return producers

@@ -113,12 +113,12 @@ class Retention:
 
     def _head_size(self, segment: Segment) -> int:
         """Return the position of the first entry of a segment that must stay."""
-        config, indexes = self.config, segment.indexes
+        config = self.config
         oldest = self.now_ms - config.retention_ms if config.delete and config.retention_ms >= 0 else None
-        begin = indexes.position_before(self.log_start_offset)
+        begin = segment.position_before(self.log_start_offset)
         if oldest is not None:
-            begin = max(begin, indexes.position_before_timestamp(oldest))
-        begin = min(begin, indexes.position_before(self.high_watermark))
+            begin = max(begin, segment.position_before_timestamp(oldest))
+        begin = min(begin, segment.position_before(self.high_watermark))
         for head in segment.heads(begin):
             last = segment.last_offset_of(head)
             is_due = last < self.log_start_offset or (oldest is not None and 0 <= head.timestamp < oldest)

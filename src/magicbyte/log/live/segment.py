@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from magicbyte.errors import CorruptRecordError, OutOfDescriptorsError
-from magicbyte.log.files.directory import LOG, TIME_INDEX
+from magicbyte.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from magicbyte.log.files.entry_search import Limits
-from magicbyte.log.files.heads import entry_heads
+from magicbyte.log.files.heads import HEAD, entry_heads
 from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes
+from magicbyte.log.files.names import LARGEST_OFFSET
 from magicbyte.log.files.resync import Sound, sound_beginning
 from magicbyte.log.live.config import LogConfig
-from magicbyte.log.live.segment_indexes import LATER, LiveIndexes
+from magicbyte.log.live.segment_indexes import LiveIndexes, WalkedLog
 from magicbyte.log.live.segment_names import SegmentNames
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows
 from magicbyte.records.extent import last_offsets, max_timestamps
 from magicbyte.records.header import extent_of
 from magicbyte.records.layout import (
+    ATTRIBUTES,
+    CONTROL_BIT,
     LOG_OVERHEAD,
     MAGIC,
     NO_TIMESTAMP,
+    OFFSET,
+    PRODUCER_ID,
+    RECORD_BATCH_OVERHEAD,
     SIZE,
+    TRANSACTIONAL_BIT,
     V0_MINIMUM,
     Dialect,
 )
@@ -94,6 +103,7 @@ class Segment:
         self.largest_timestamp, self.largest_offset = NO_TIMESTAMP, base_offset
         self._first_timestamp: int | None = None  # not looked up yet
         self._since_entry = 0  # bytes since the start of the append with the last index entry
+        self._passed_over_for: int | None = None  # an offset for which a look-up passed over an index entry
         self._last_head: tuple[int, int] | None = None  # enriched: offset and position of the last entry
 
     # ---- opening and closing
@@ -143,6 +153,75 @@ class Segment:
         """
         self.indexes.open(self.size)
         self._load_largest()
+        self._verify_last_entries()
+
+    def _verify_last_entries(self) -> None:
+        """Raise CorruptRecordError if the last entry of an index does not name an entry of the log."""
+        last = self.indexes.last(OFFSET_INDEX)
+        if last is not None:
+            offset = self.base_offset + (MAX_RELATIVE if self._may_be_wrapper(last[1]) else last[0])
+            if self._walk_at(last[1], offset) is None:
+                raise CorruptRecordError("index entry", expected="an entry of the log", found=last).locate(
+                    path=self.path(OFFSET_INDEX)
+                )
+        last = self.indexes.last(TIME_INDEX)
+        head = None if last is None else self.find(self.base_offset + last[1])
+        if last is None or head is None or head.offset > self.base_offset + last[1]:
+            return
+        if head.timestamp != last[0]:
+            raise CorruptRecordError(
+                "index timestamp", expected=f"{head.timestamp}, that of its offset", found=last[0]
+            ).locate(path=self.path(TIME_INDEX))  # fmt: skip
+
+    def verify_aborted(self, entry_of: Callable[[int], bytes | None], end_offset: int) -> None:
+        """Raise CorruptRecordError if the index of aborted transactions contradicts the log.
+
+        The segment ends before `end_offset`. `entry_of` returns the first bytes of the entry with an offset, of this
+        segment or an earlier one, or None if the log lacks it: compaction may have removed it.
+        """
+        for aborted in self.indexes.transactions(0, LARGEST_OFFSET):
+            producer, behind = aborted.producer_id, aborted.last_offset + 1
+            stable = (
+                aborted.last_stable_offset
+            )  # the first offset of another open transaction, or that after the marker
+            is_of_log = (
+                self.base_offset <= aborted.last_offset < end_offset
+                and 0 <= stable <= behind
+                and _is_transactional(entry_of(aborted.last_offset), None, producer, is_marker=True)
+                and _is_transactional(entry_of(aborted.first_offset), aborted.first_offset, producer)
+                and (stable == behind or _is_transactional(entry_of(stable), stable, None))
+            )
+            if not is_of_log:
+                found = f"{aborted.first_offset} to {aborted.last_offset} of producer {producer}"
+                raise CorruptRecordError("aborted transaction", expected="one that the log has", found=found).locate(
+                    path=self.path(TRANSACTION_INDEX)
+                )
+
+    def entry_with(self, offset: int) -> bytes | None:
+        """Return the first bytes of the entry with `offset`, None if there is none."""
+        head = self.find(offset)
+        if head is None or head.offset > offset:
+            return None
+        return self.log.read_at(head.position, min(head.size, HEAD))
+
+    def _may_be_wrapper(self, position: int) -> bool:
+        """Return whether the entry at `position` has its last offset in the header, and maybe earlier ones inside."""
+        return self.config.dialect is Dialect.ENRICHED or self.log.read_at(max(position, 0) + MAGIC.start, 1) < b"\2"
+
+    def names_more_than_there_is(self, end_offset: int) -> bool:
+        """Return whether the indexes credibly show that the log lacks entries before `end_offset`, where it ended.
+
+        Reads the headers of the whole segment, unless it reaches that offset.
+        """
+        starts, largest, last, behind = set[int](), NO_TIMESTAMP, None, 0
+        with contextlib.suppress(CorruptRecordError):  # the log itself is damaged from here on, which others report
+            for head in self.heads(0):
+                starts.add(head.position)
+                largest, last, behind = max(largest, head.timestamp), head, head.position + head.size
+        end = self.base_offset if last is None else self.last_offset_of(last) + 1
+        if end >= end_offset:
+            return False
+        return self.indexes.names_more_than_there_is(WalkedLog(self.size, behind, starts, end, largest), end_offset)
 
     def path(self, kind: str) -> str:
         """Return the path of a file of the segment."""
@@ -246,7 +325,7 @@ class Segment:
     def index_last_entry(self) -> None:
         """Enriched: give the last message an index entry, unless it has one. Retention reads it."""
         if self._last_head is None:
-            for head in self.heads(self.indexes.position_before(MAX_RELATIVE + self.base_offset)):
+            for head in self.heads_from(MAX_RELATIVE + self.base_offset):
                 self._last_head = head.offset, head.position
         if self._last_head is not None:
             offset, position = self._last_head
@@ -282,9 +361,57 @@ class Segment:
                 path=self.log.path
             )
 
+    def heads_from(self, offset: int) -> Iterator[Head]:
+        """Walk the headers as `heads` does, from an entry at or before each one with `offset` or a later one.
+
+        Usually this is less than an index interval away. The log decides which index entry is right: one that names no
+        entry there, or one with later offsets, is passed over. So a damaged index costs time, but hides no record.
+        """
+        for position in self.indexes.before(offset):
+            walk = self._walk_at(position, offset)
+            if walk is not None:
+                yield from walk
+                return
+            self._passed_over_for = offset
+
+    def contradiction(self) -> CorruptRecordError | None:
+        """Return how the offset index contradicts the log, if a look-up since the last call met it, else None."""
+        offset, self._passed_over_for = self._passed_over_for, None
+        for position in () if offset is None else self.indexes.before(offset):
+            most = self.base_offset + MAX_RELATIVE if offset is None or self._may_be_wrapper(position) else offset
+            if self._walk_at(position, most) is None:
+                error = CorruptRecordError("index position", expected="that of an entry at its offset", found=position)
+                return error.locate(path=self.path(OFFSET_INDEX))
+        return None
+
+    def _walk_at(self, position: int, offset: int) -> Iterator[Head] | None:
+        """Return the walk from an entry that begins at `position`, at `offset` or before it; None if none does.
+
+        Bytes inside an entry are told from one by their offsets, sizes and successor.
+        """
+        if position < 0:
+            return None
+        walk = self.heads(position)
+        if not position:
+            return walk
+        most = self.base_offset + MAX_RELATIVE
+        try:
+            first = list(itertools.islice(walk, 2))
+        except CorruptRecordError:
+            return None
+        if not first or not self.base_offset <= first[0].offset <= min(offset, most):
+            return None
+        if len(first) > 1 and not first[0].offset < first[1].offset <= most:
+            return None
+        return itertools.chain(first, walk)
+
+    def position_before(self, offset: int) -> int:
+        """Return the position at which `heads_from` begins."""
+        return next((head.position for head in self.heads_from(offset)), 0)
+
     def find(self, offset: int) -> Head | None:
         """Return the first entry whose last offset is at least `offset`; None if there is none."""
-        for head in self.heads(self.indexes.position_before(offset)):
+        for head in self.heads_from(offset):
             last = head.last_offset
             if last is None:
                 last = self.last_offset_of(head)
@@ -302,7 +429,7 @@ class Segment:
     def end_offset(self) -> int:
         """Return the last offset plus 1; the base offset of an empty segment."""
         last = None
-        for head in self.heads(self.indexes.position_before(MAX_RELATIVE + self.base_offset)):
+        for head in self.heads_from(MAX_RELATIVE + self.base_offset):
             last = head
         return self.base_offset if last is None else self.last_offset_of(last) + 1
 
@@ -313,7 +440,7 @@ class Segment:
         Raises CorruptRecordError for a size that no entry has.
         """
         first = [head.position for _, head in zip(range(1), self.heads(0), strict=False)]
-        last = [head.position for head in self.heads(self.indexes.position_before(MAX_RELATIVE + self.base_offset))]
+        last = [head.position for head in self.heads_from(MAX_RELATIVE + self.base_offset)]
         places = (self.log.read_at(position + MAGIC.start, MAGIC.type.size) for position in first + last)
         return max((MAGIC.type.unpack(each)[0] for each in places), default=None)
 
@@ -331,11 +458,19 @@ class Segment:
         length = min(max(max_bytes, head.size if whole_first else 0), max(end - head.position, 0))
         return FileSlice(self.log.opened(), head.position, length, self)
 
+    def position_before_timestamp(self, timestamp: int) -> int:
+        """Return the position of an entry before which all are older than `timestamp` (ms)."""
+        for named, offset in self.indexes.before_timestamp(timestamp):
+            head = self.find(offset)
+            if head is not None and head.offset <= offset and head.timestamp == named:
+                return head.position
+        return 0
+
     def find_timestamp(self, timestamp: int, first_offset: int) -> tuple[int, int] | None:
         """Return timestamp and offset of the first record of `timestamp` or later, and of `first_offset` or later."""
-        begin = self.indexes.position_before_timestamp(timestamp)
+        begin = self.position_before_timestamp(timestamp)
         if first_offset > self.base_offset:
-            begin = max(begin, self.indexes.position_before(first_offset))
+            begin = max(begin, self.position_before(first_offset))
         for head in self.heads(begin):
             if head.timestamp < timestamp or (head.last_offset is not None and head.last_offset < first_offset):
                 continue
@@ -355,18 +490,21 @@ class Segment:
         named = self.indexes.largest_timestamp()
         if named is None:
             return
-        self.largest_timestamp, self.largest_offset, begin = named
+        self.largest_timestamp, self.largest_offset = named
+        if is_indexed:
+            return
         newest: Head | None = None
-        for head in self.heads(self.size if is_indexed else begin):
+        for head in self.heads_from(self.largest_offset):
             newest = head
             if head.timestamp > self.largest_timestamp:
                 self.largest_timestamp, self.largest_offset = head.timestamp, self.last_offset_of(head)
-        last = self.indexes.last(TIME_INDEX)
         end = self.base_offset - 1 if newest is None else newest.last_offset
-        if not is_indexed and last is not None and end is not None and self.base_offset + last[1] > end:
-            raise CorruptRecordError(LATER, expected=f"<= {end}", found=self.base_offset + last[1]).locate(
-                path=self.path(TIME_INDEX)
-            )
+        for kind, column in ((OFFSET_INDEX, 0), (TIME_INDEX, 1)):
+            last = self.indexes.last(kind)
+            if last is not None and end is not None and self.base_offset + last[column] > end:
+                raise CorruptRecordError(
+                    "index offset", expected=f"<= {end}", found=self.base_offset + last[column]
+                ).locate(path=self.path(kind))
 
     # ---- truncation and repair
 
@@ -442,6 +580,26 @@ class Segment:
         self.indexes.put(made, durable=durable)
         self._since_entry, self._first_timestamp, self._last_head = 0, None, None
         self._load_largest(is_indexed=True)
+
+
+def _is_transactional(
+    head: bytes | None, first_offset: int | None, producer_id: int | None, *, is_marker: bool = False
+) -> bool:
+    """Return whether an entry with these first bytes is a transaction's batch or marker, of these where given.
+
+    True also for an entry that the log lacks (None).
+    """
+    if head is None:
+        return True
+    if len(head) < RECORD_BATCH_OVERHEAD or MAGIC.type.unpack_from(head, MAGIC.start) != (2,):
+        return False
+    attributes = ATTRIBUTES.type.unpack_from(head, ATTRIBUTES.start)[0]
+    return (
+        bool(attributes & TRANSACTIONAL_BIT)
+        and bool(attributes & CONTROL_BIT) is is_marker
+        and first_offset in (None, OFFSET.type.unpack_from(head, OFFSET.start)[0])
+        and producer_id in (None, PRODUCER_ID.type.unpack_from(head, PRODUCER_ID.start)[0])
+    )
 
 
 def _refuse_to_cut(_kept: int, error: CorruptRecordError | None) -> None:

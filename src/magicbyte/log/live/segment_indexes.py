@@ -5,15 +5,15 @@ Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex, and their use in L
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.errors import CorruptRecordError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files.directory import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
-from magicbyte.log.files.filesystem import put_file
+from magicbyte.log.files.filesystem import put_file, read_whole
 from magicbyte.log.files.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from magicbyte.log.files.index_writer import MAX_RELATIVE
-from magicbyte.log.files.indexes import TransactionIndex
+from magicbyte.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.records.layout import NO_TIMESTAMP, Dialect
 
 if TYPE_CHECKING:
@@ -26,9 +26,18 @@ if TYPE_CHECKING:
     from magicbyte.log.live.config import LogConfig
     from magicbyte.log.live.segment_names import SegmentNames
 
-BEHIND, LATER = "index position", "index offset"  # beyond the end of the log
 _OFFSET_COLUMN = {OFFSET_INDEX: 0, TIME_INDEX: 1, ENRICHED_INDEX: 0}
 _POSITION_COLUMN = {OFFSET_INDEX: 1, ENRICHED_INDEX: 2}
+
+
+class WalkedLog(NamedTuple):
+    """Facts of a `.log` file of `size` bytes. A walk over its entries, at the positions `starts`, got to `walked`."""
+
+    size: int
+    walked: int
+    starts: Container[int]
+    end_offset: int
+    largest_timestamp: int
 
 
 class LiveIndexes:
@@ -67,8 +76,13 @@ class LiveIndexes:
             place = _POSITION_COLUMN.get(kind)
             if index.last is not None and place is not None and not 0 <= index.last[place] < log_size:
                 raise CorruptRecordError(
-                    BEHIND, expected=f"0 to {log_size - 1}", found=index.last[place]
+                    "index position", expected=f"0 to {log_size - 1}", found=index.last[place]
                 ).locate(path=path)  # fmt: skip
+            before = index.entry(index.count - 2) if index.count > 1 else None
+            if before is not None and index.last is not None and not _follows(kind, before, index.last):
+                raise CorruptRecordError("index entry", expected=f"larger than {before}", found=index.last).locate(
+                    path=path, shift=(index.count - 1) * self.kinds[kind].size
+                )
         if names.has(TRANSACTION_INDEX):
             self.transactions(0, 0)  # raises an error for a damaged file
             self._opened_transactions()
@@ -77,16 +91,48 @@ class LiveIndexes:
         index = self.by_kind[kind] = IndexFile(file, self.kinds[kind], self._config.segment_index_bytes)
         return index
 
-    def names_more_than_there_is(self, error: CorruptRecordError, end_offset: int) -> bool:
-        """Return whether `error`, raised by `open`, credibly shows that the log lacks entries that an index names.
+    def names_more_than_there_is(self, log: WalkedLog, end_offset: int) -> bool:
+        """Return whether an index credibly shows that the log lacks entries, even if it ends between two of them.
 
-        `end_offset`: that of the closed log, or the next segment's base. An index entry with an offset of the segment
-        shows that the log was cut short, even if it was between two entries; otherwise the index itself is damaged.
+        `end_offset`: that of the closed log, or the next segment's base. An index is derived from its log, so it proves
+        a loss only if all of it can be true: its entries are in order, those in the log are starts of entries there,
+        and those beyond it have offsets, or a timestamp, that nothing in the log has. Otherwise the index is damaged.
         """
-        if error.what not in (BEHIND, LATER):
+        base = self._names.base_offset
+        for kind, parse in ((OFFSET_INDEX, OffsetIndex.parse), (ENRICHED_INDEX, EnrichedIndex.parse)):
+            if (data := self._content(kind)) is None:
+                continue
+            try:
+                index = parse(data, base)
+                index.verify()
+            except CorruptRecordError:
+                continue
+            pairs = list(zip(index.positions.tolist(), index.offsets.tolist(), strict=True))
+            missing = [offset for position, offset in pairs if position >= log.size]
+            is_of_log = all(position in log.starts for position, _ in pairs if position < log.walked)
+            if missing and is_of_log and log.end_offset <= missing[0] and missing[-1] < end_offset:
+                return True
+        if (data := self._content(TIME_INDEX)) is None:
             return False
-        lasts = [index.last[_OFFSET_COLUMN[kind]] for kind, index in self.by_kind.items() if index.last is not None]
-        return bool(lasts) and all(0 <= each < end_offset - self._names.base_offset for each in lasts)
+        try:
+            times = TimeIndex.parse(data, base)
+            times.verify()
+        except CorruptRecordError:
+            return False
+        if not len(times):
+            return False
+        return (
+            log.end_offset <= int(times.offsets[-1]) < end_offset and int(times.timestamps[-1]) > log.largest_timestamp
+        )
+
+    def _content(self, kind: str) -> bytes | None:
+        """Return the bytes of an index file; None without it, or if no index is that large."""
+        if kind not in self.kinds or not self._names.has(kind):
+            return None
+        try:
+            return read_whole(self._names.files, self._names.path(kind))
+        except (CorruptRecordError, LogDirectoryError):
+            return None
 
     def open_files(self) -> list[OpenFile]:
         """Return the open files in the order in which they are synced."""
@@ -194,51 +240,67 @@ class LiveIndexes:
         if index.last is None or index.last[2] < position:
             index.append(offset - self._names.base_offset, timestamp, position)
 
-    def position_before(self, offset: int) -> int:
-        """Return a position at or before every entry with `offset` or a later one, at most an index interval away."""
+    def before(self, offset: int) -> Iterator[int]:
+        """Yield the positions of index entries at or before `offset`, the nearest first, and at the end 0.
+
+        If the index is right, each is at or before every entry of the log with `offset` or a later one, and the first
+        less than an index interval away.
+        """
         relative = offset - self._names.base_offset
-        if relative < 0:
-            return 0
-        index = self.by_kind[ENRICHED_INDEX if self._config.dialect is Dialect.ENRICHED else OFFSET_INDEX]
-        at = index.floor(0, min(relative, MAX_RELATIVE))
-        position = index.entry(at)[-1] if at >= 0 else 0
-        if position < 0:
-            raise CorruptRecordError("index position", expected=">= 0", found=position).locate(path=index.file.path)
-        return position
+        if relative >= 0:
+            index, step = self.by_kind[self._of_offsets], 1
+            at = index.floor(0, min(relative, MAX_RELATIVE))
+            while at >= 0:
+                entry = index.entry(at)
+                if entry[-1]:
+                    yield entry[-1]
+                at, step = at - step, 2 * step
+        yield 0
+
+    @property
+    def _of_offsets(self) -> str:
+        return ENRICHED_INDEX if self._config.dialect is Dialect.ENRICHED else OFFSET_INDEX
 
     def offset_after(self, position: int) -> int | None:
         """Return an offset that no entry before `position` reaches; None if the index has none after it."""
-        kind = ENRICHED_INDEX if self._config.dialect is Dialect.ENRICHED else OFFSET_INDEX
-        index, column = self.by_kind[kind], 2 if kind == ENRICHED_INDEX else 1
+        index = self.by_kind[self._of_offsets]
+        column = _POSITION_COLUMN[self._of_offsets]
         at = index.floor(column, position - 1) + 1
         return self._names.base_offset + index.entry(at)[0] if at < index.count else None
 
-    def position_before_timestamp(self, timestamp: int) -> int:
-        """Return a position before which all entries are older than `timestamp` (ms)."""
-        if self._config.dialect is Dialect.ENRICHED:
-            index = self.by_kind[ENRICHED_INDEX]
-            at = index.floor(1, timestamp - 1)
-            return index.entry(at)[2] if at >= 0 else 0
-        times = self.by_kind.get(TIME_INDEX)
-        at = -1 if times is None else times.floor(0, timestamp - 1)
-        return 0 if times is None or at < 0 else self.position_before(times.entry(at)[1] + self._names.base_offset)
+    def before_timestamp(self, timestamp: int) -> Iterator[tuple[int, int]]:
+        """Yield timestamps and offsets of index entries before `timestamp`, the nearest first.
 
-    def largest_timestamp(self) -> tuple[int, int, int] | None:
-        """Return the largest indexed timestamp (ms), its offset, and a position.
+        All entries of the log up to such an offset have that timestamp or smaller ones, if the index is right.
+        """
+        kind = ENRICHED_INDEX if self._config.dialect is Dialect.ENRICHED else TIME_INDEX
+        index, step = self.by_kind.get(kind), 1
+        if index is None:
+            return
+        column, place = (1, 0) if kind == ENRICHED_INDEX else (0, 1)
+        at = index.floor(column, timestamp - 1)
+        while at >= 0:
+            entry = index.entry(at)
+            if entry[column] < timestamp:
+                yield entry[column], self._names.base_offset + entry[place]
+            at, step = at - step, 2 * step
 
-        Entries with a larger timestamp begin at that position or later. None if no index has timestamps.
+    def largest_timestamp(self) -> tuple[int, int] | None:
+        """Return the largest indexed timestamp (ms) and its offset: entries with a larger one are after it.
+
+        None if no index has timestamps.
         """
         base = self._names.base_offset
         if ENRICHED_INDEX in self.kinds:
             last = self.by_kind[ENRICHED_INDEX].last
-            return (NO_TIMESTAMP, base, 0) if last is None else (last[1], base, last[2])
+            return (NO_TIMESTAMP, base) if last is None else (last[1], base + last[0])
         if TIME_INDEX not in self.kinds:
             return None
         last = self.by_kind[TIME_INDEX].last
         if last is not None:
-            return last[0], base + last[1], self.position_before(base + last[1])
+            return last[0], base + last[1]
         places = self.by_kind[OFFSET_INDEX].last
-        return NO_TIMESTAMP, base, 0 if places is None else places[1]
+        return NO_TIMESTAMP, base if places is None else base + places[0]
 
     # ---- aborted transactions
 
@@ -286,6 +348,17 @@ class LiveIndexes:
             files, path = self._names.files, self._names.path(TRANSACTION_INDEX)
             self._transactions = files.edit(path) if self._names.has(TRANSACTION_INDEX) else files.create(path)
         return self._transactions
+
+
+_STRICT = {OFFSET_INDEX: (True, True), TIME_INDEX: (True, False), ENRICHED_INDEX: (True, False, True)}
+"""Which fields of an index entry are larger than those of the entry before; the others are at least as large."""
+
+
+def _follows(kind: str, before: Entry, entry: Entry) -> bool:
+    """Return whether an index can have `entry` directly after `before`."""
+    return all(
+        old < new or (old == new and not strict) for old, new, strict in zip(before, entry, _STRICT[kind], strict=True)
+    )
 
 
 def _kinds(config: LogConfig) -> dict[str, Struct]:
