@@ -237,7 +237,7 @@ def test_a_bomb_over_the_limit_is_called_too_large(name: str) -> None:
     [
         (Codec.GZIP, compress(Codec.GZIP, b"small")[:-4] + b"\xff\xff\xff\x7f"),
         (Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + bytes(20)),
-        (Codec.LZ4, b"\x04\x22\x4d\x18\x68\x40" + struct.pack("<Q", 1 << 62) + b"\x00" + bytes(20)),
+        (Codec.LZ4, b"\x04\x22\x4d\x18\x68\x40" + struct.pack("<Q", 1 << 62) + b"\x00" + b"\1" * 20),
         (Codec.ZSTD, zstd_frame(27, (0, b"small", 5)) + zstd_frame(31, (0, b"small", 5))),
     ],
 )

@@ -44,8 +44,24 @@ def test_a_wrong_crc_or_size_is_corrupt(at: int) -> None:
         gunzip(bytes(data) + MEMBER)
 
 
-@pytest.mark.parametrize("tail", [b"\x00", b"x", b"garbage at the end", bytes(512), b"\x1f", b"\x1f\x8b", MEMBER[:-1]])
-def test_anything_else_after_a_member_is_corrupt(tail: bytes) -> None:
+@pytest.mark.parametrize(
+    "tail",
+    [
+        *(b"\x00", b"x", b"garbage at the end", bytes(512), b"\x1f", b"\x1f\x8b", MEMBER[:10], MEMBER[:18]),
+        pytest.param(b"\x1f\x8b\x07" + bytes(40), id="another method"),
+        pytest.param(b"\x1f\x8b\x08\x08" + bytes(6) + b"n" * 40, id="a name without an end"),
+        pytest.param(b"\x1f\x8b\x08\x02" + bytes(6) + b"xx" + bytes(40), id="a wrong checksum of a header"),
+        pytest.param(b"\x1f\x8b\x08\x04" + bytes(6) + b"\xff\xff" + bytes(40), id="an extra field that is cut"),
+    ],
+)
+def test_bytes_after_a_member_that_begin_no_other_are_ignored_as_in_java_and_strictly_refused(tail: bytes) -> None:
+    assert gunzip(MEMBER + tail) == PLAIN
+    with pytest.raises(CorruptRecordError, match="other bytes"):
+        gzip.decompress_into(memoryview(MEMBER + tail), memoryview(bytearray(len(PLAIN))), strict=True)
+
+
+@pytest.mark.parametrize("tail", [MEMBER[:-1], MEMBER[:19], MEMBER[:-8] + bytes(8)])
+def test_a_further_member_that_is_cut_or_wrong_is_corrupt(tail: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         gunzip(MEMBER + tail)
 

@@ -13,6 +13,7 @@ from magicbyte.codecs import (
     compress,
     compress_lz4_frames,
     decompress,
+    decompress_into,
     lz4_frame_bound,
     lz4_header_checksum,
 )
@@ -158,9 +159,6 @@ REFUSED = {
     "block maximum: expected 40, 50, 60 or 70, found c0": frame(block_max=0xC0),
     "header checksum": changed(frame(), 6),
     "15 bytes of header": header_of(0x68, 0x40, 100)[:-1],
-    "content size: expected 5": frame(flags=0x68, size=5),
-    "content size": frame(flags=0x68, size=1 << 62),
-    "content checksum": changed(frame(flags=0x64), -1),
     "content checksum: expected 4 bytes": frame(flags=0x64)[:-1],
     "block checksum": changed(frame(flags=0x70), -5),
     "block size: expected <= 65536, found 65537": header_of(0x60, 0x40) + struct.pack("<I", 65537) + bytes(70_000),
@@ -206,3 +204,23 @@ def test_many_frames_at_once_are_those_of_one_by_one() -> None:
     assert [
         bytes(decompress(Codec.LZ4, compress(Codec.LZ4, content), limit=1 << 20)) for content in contents
     ] == contents
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        (frame(flags=0x68, size=5), "content size: expected 5"),
+        (frame(flags=0x68, size=1 << 62), "content size"),
+        (changed(frame(flags=0x64), -1), "content checksum"),
+    ],
+)
+def test_size_and_checksum_of_the_content_are_verified_strictly_only_as_kafka_does_not(data: bytes, what: str) -> None:
+    content = decompress(Codec.LZ4, data, limit=1 << 20)
+    assert content == decompress(Codec.LZ4, frame(), limit=1 << 20)
+    with pytest.raises(CorruptRecordError, match=what):
+        decompress_into(Codec.LZ4, memoryview(data), memoryview(bytearray(len(content))), strict=True)
+
+
+def test_a_stored_block_of_no_bytes_ends_a_frame() -> None:
+    data = frame()[:-4] + struct.pack("<II", 1 << 31, 1 << 31 | 5) + b"hello" + bytes(4)
+    assert decompress(Codec.LZ4, data, limit=1 << 20) == decompress(Codec.LZ4, frame(), limit=1 << 20)

@@ -3,7 +3,7 @@ import struct
 import cramjam
 import pytest
 
-from magicbyte.codecs import Codec, compress, decompress
+from magicbyte.codecs import Codec, compress, decompress, decompress_into
 from magicbyte.errors import CorruptRecordError
 
 PLAIN = b"the quick brown fox jumps over the lazy dog " * 3000
@@ -59,7 +59,6 @@ def test_blocks_of_32_kib_are_written() -> None:
     [
         MAGIC,
         MAGIC + bytes(7),
-        stream(PLAIN, 1024) + b"\x00",
         stream(PLAIN, 1024) + bytes(4),  # a block of no bytes lacks even its size
         stream(PLAIN, 1024) + struct.pack(">i", -1),
         stream(PLAIN, 1024) + MAGIC + bytes(7),
@@ -77,3 +76,11 @@ def test_blocks_of_32_kib_are_written() -> None:
 def test_damaged_streams_and_blocks_are_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         unsnappy(data)
+
+
+@pytest.mark.parametrize("tail", [b"\0", b"ab", b"abc"])
+def test_up_to_three_bytes_after_the_last_block_are_ignored_as_in_java_and_strictly_refused(tail: bytes) -> None:
+    data = stream(PLAIN, 1024) + tail
+    assert unsnappy(data) == PLAIN
+    with pytest.raises(CorruptRecordError, match="4 bytes of length"):
+        decompress_into(Codec.SNAPPY, memoryview(data), memoryview(bytearray(len(PLAIN))), strict=True)

@@ -6,6 +6,8 @@ import pytest
 
 from interop import jvm, ours
 from interop.batches import FORMATS, Json, batches, expected
+from log.test_verify import READ_BY_KAFKA
+from magicbyte.records.batch import build_batch
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
@@ -109,3 +111,14 @@ def test_we_convert_up_as_java_does_for_an_old_producer(magic: int, codec: str, 
     data = jvm.encode(as_produced(batches(SEED, magic, codec)))
     found = ours.convert(data, target)
     assert jvm.decode(found) == ours.decode(found) == jvm.decode(jvm.convert("up", target, data))
+
+
+def test_odd_payloads_that_java_reads_we_read() -> None:
+    odd = b"".join(
+        build_batch(payload, base_offset=20 * at, last_offset_delta=19, base_timestamp=5, max_timestamp=5,
+                    record_count=20, attributes=codec)
+        for at, (codec, payload) in enumerate(READ_BY_KAFKA.values())
+    )  # fmt: skip
+    found = jvm.decode(odd)
+    assert len(found) == 20 * len(READ_BY_KAFKA)
+    assert ours.decode(odd) == found

@@ -223,7 +223,7 @@ def test_an_index_position_that_no_log_has_is_made_anew_and_named(tmp_path: Path
     content[-4:] = value.to_bytes(4, "big", signed=True)
     index.write_bytes(content)
     logs = opened(path)
-    assert [line for line in logs.notes if str(index) in line and f"found {value}" in line]
+    assert [line for line in logs.notes if str(index) in line and "rebuilt" in line]
     assert logs[BAD].read(5, 1 << 20) is not None
     logs.close()
 

@@ -304,3 +304,38 @@ def test_what_is_lost_behind_an_enriched_wrapper_begins_behind_its_last_message(
     (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(content)
     for depth in Depth:
         assert serious(findings(tmp_path, depth, dialect=Dialect.ENRICHED))[0].offsets == (7, 8)
+
+
+SECTION = b"".join(bytes((12, 0, 0, 2 * delta, 1, 1, 0)) for delta in range(20))
+
+
+def lz4_with_checksum() -> bytes:
+    import lz4.frame
+
+    whole = lz4.frame.compress(SECTION, content_checksum=True, block_linked=False, store_size=False)
+    return whole[:-4] + bytes(4)
+
+
+READ_BY_KAFKA = {
+    "bytes after a gzip member": (Codec.GZIP, compress(Codec.GZIP, SECTION) + bytes(7)),
+    "the start of a gzip member": (Codec.GZIP, compress(Codec.GZIP, SECTION) + b"\x1f\x8b\x08"),
+    "bytes after a snappy block": (Codec.SNAPPY, compress(Codec.SNAPPY, SECTION) + b"abc"),
+    "a wrong checksum of LZ4 content": (Codec.LZ4, lz4_with_checksum()),
+}
+
+
+@pytest.mark.parametrize("name", READ_BY_KAFKA)
+def test_what_kafka_reads_though_its_codec_is_odd_is_a_note_of_a_deep_check_and_no_damage(tmp_path: Path, name: str):
+    codec, payload = READ_BY_KAFKA[name]
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    odd, plain = (
+        build_batch(each, base_offset=base, last_offset_delta=19, base_timestamp=5, max_timestamp=5, record_count=20,
+                    attributes=attributes)
+        for each, base, attributes in ((payload, 0, codec), (SECTION, 20, 0))
+    )  # fmt: skip
+    (folder / f"{0:020}.log").write_bytes(odd + plain)
+    about_codec = [each for each in findings(folder) if each.what.startswith(("gzip", "snappy", "lz4"))]
+    assert [(each.severity, each.position, each.offsets) for each in about_codec] == [(Severity.NOTE, 0, (0, 19))]
+    assert not [each for each in findings(folder) if each.severity is Severity.ERROR]
+    assert about_codec[0] not in findings(folder, Depth.USUAL)

@@ -10,7 +10,7 @@ import bisect
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -595,14 +595,23 @@ def _records(chunk: Chunk, limit: int) -> list[Finding]:
     table = chunk.table
     # which have checksums of their own; those of batches were verified
     inner = bool((np.asarray(table.magic, np.int64) < 2).any())
-    options = DecodeOptions(keys=False, values=False, headers=False, verify=inner, control=True, limit=limit)
-    for columns in decode_chunk(chunk, rows, options, errors.append):
+    usual = DecodeOptions(keys=False, values=False, headers=False, verify=inner, control=True, limit=limit)
+    for columns in decode_chunk(chunk, rows, replace(usual, strict=True), errors.append):
         findings += _against_headers(chunk, columns)
     for error in errors:
         row = int(
             np.searchsorted(np.asarray(table.position, np.int64), (error.position or 0) - chunk.position, "right")
         )
         end = chunk.position + int(table.position[row - 1] + table.size[row - 1])
+        if not isinstance(error, BatchTooLargeError):
+            still: list[CorruptRecordError] = []
+            of_row = [each for columns in decode_chunk(chunk, [row - 1], usual, still.append)
+                      for each in _against_headers(chunk, columns)]  # fmt: skip
+            if not still:  # Kafka's readers do not verify this
+                findings += of_row
+                note = _of_error(error, NOTHING, chunk.path, error.position, end, error.offsets)
+                findings.append(replace(note, severity=Severity.NOTE))
+                continue
         lz4 = error.what.startswith("lz4 header checksum")
         advice = FIX_LZ4 if lz4 else LIMIT if isinstance(error, BatchTooLargeError) else READ
         findings.append(_of_error(error, advice, chunk.path, error.position, end, error.offsets))

@@ -75,21 +75,28 @@ def decompress(codec: Codec, data: Buffer, *, limit: int, lz4_header: Lz4Header 
 
 
 def decompress_into(
-    codec: Codec, data: memoryview, out: memoryview, *, lz4_header: Lz4Header = Lz4Header.CORRECT
+    codec: Codec,
+    data: memoryview,
+    out: memoryview,
+    *,
+    lz4_header: Lz4Header = Lz4Header.CORRECT,
+    strict: bool = False,
 ) -> int:
     """Decompress `data` to the start of `out`, and return the bytes written. Bytes of `out` after them may change as
     well.
 
-    Raises CorruptRecordError, and OutputFull if `out` is too small; then the content of `out` is undefined.
+    What no release of Kafka verifies is verified only if `strict`: the bytes after the last gzip member or snappy
+    block, and the size and checksum of an LZ4 frame's content. Raises CorruptRecordError, and OutputFull if `out` is
+    too small; then the content of `out` is undefined.
     """
     if codec == Codec.LZ4:
-        return lz4.decompress_into(data, out, lz4_header)
+        return lz4.decompress_into(data, out, lz4_header, strict=strict)
     if codec == Codec.ZSTD:
         return zstd.decompress_into(data, out)
     if codec == Codec.SNAPPY:
-        return snappy.decompress_into(data, out)
+        return snappy.decompress_into(data, out, strict=strict)
     if codec == Codec.GZIP:
-        return gzip.decompress_into(data, out)
+        return gzip.decompress_into(data, out, strict=strict)
     if len(data) > len(out):
         raise OutputFull(len(data))
     out[: len(data)] = data

@@ -26,6 +26,8 @@ _GZIP = 31  # zlib's wbits for a 32 KiB window with gzip's header and trailer
 _PIECE = 1 << 16  # input bytes per call: the library copies the input that a member leaves over, so it must be small
 _CHUNK = 1 << 18  # output bytes per call, in addition to the caller's buffer
 _MAX_RATIO = 1032  # the largest ratio of deflate
+_SMALLEST_MEMBER = 19  # Java takes up to 18 bytes for the end; an empty member has 20
+_FLAG_CRC, _FLAG_EXTRA, _FLAG_NAME, _FLAG_COMMENT = 2, 4, 8, 16
 _ISIZE = struct.Struct("<I")
 
 
@@ -52,10 +54,11 @@ def size_hint(data: memoryview) -> int:
     return int(min(claimed, _MAX_RATIO * len(data)))
 
 
-def decompress_into(data: memoryview, out: memoryview) -> int:
+def decompress_into(data: memoryview, out: memoryview, *, strict: bool = False) -> int:
     """Write all members of `data` to `out` and return the bytes written, after verifying each CRC and size.
 
-    Raises CorruptRecordError, also for bytes after the last member, and OutputFull. Allocates 256 KiB besides `out`.
+    As in Kafka, bytes after a member that begin no other one are ignored, unless `strict`. Raises CorruptRecordError
+    and OutputFull. Allocates 256 KiB besides `out`. Source: java.util.zip.GZIPInputStream.
     """
     at = written = 0
     while True:  # for each member
@@ -77,6 +80,28 @@ def decompress_into(data: memoryview, out: memoryview) -> int:
             at += used
         if at == len(data):
             return written
-        if bytes(data[at : at + 2]) != b"\x1f\x8b":
-            found = f"{len(data) - at} other bytes"
-            raise CorruptRecordError("gzip data", expected="its end or another member", found=found, position=at)
+        if not _begins_member(data[at:]):
+            if strict:
+                found = f"{len(data) - at} other bytes"
+                raise CorruptRecordError("gzip data", expected="its end or another member", found=found, position=at)
+            return written
+
+
+def _begins_member(data: memoryview) -> bool:
+    """Return whether a whole header, and room for content, is at the start of `data`."""
+    if len(data) < _SMALLEST_MEMBER or bytes(data[:3]) != b"\x1f\x8b\x08":
+        return False
+    flags, at = data[3], 10
+    if flags & _FLAG_EXTRA:
+        at += 2 + int.from_bytes(data[at : at + 2], "little")
+    for flag in (_FLAG_NAME, _FLAG_COMMENT):
+        if flags & flag:
+            end = bytes(data[at:]).find(0)
+            if end < 0:
+                return False
+            at += end + 1
+    if flags & _FLAG_CRC:
+        if int.from_bytes(data[at : at + 2], "little") != zlib.crc32(data[:at]) & 0xFFFF:
+            return False
+        at += 2
+    return at <= len(data)

@@ -53,14 +53,19 @@ def size_hint(data: memoryview) -> int:
     return 4 * len(data) if data[:8] == MAGIC else _claimed_size(data)
 
 
-def decompress_into(data: memoryview, out: memoryview) -> int:
-    """Write the content of the stream or raw block `data` to `out` and return the bytes written."""
+def decompress_into(data: memoryview, out: memoryview, *, strict: bool = False) -> int:
+    """Write the content of the stream or raw block `data` to `out` and return the bytes written.
+
+    As in Kafka, up to 3 bytes after the last block are ignored, unless `strict`.
+    """
     if data[:8] != MAGIC:
         return _block_into(data, out)
     end = len(data)
     at, written = len(HEADER), 0
     while at < end:
         if end - at < 4:
+            if not strict:
+                return written
             raise CorruptRecordError("snappy stream", expected="4 bytes of length", found=end - at, position=at)
         (size,) = _LENGTH.unpack_from(data, at)
         if size == _MAGIC_AS_LENGTH:  # a second stream: its header has the same 16 bytes

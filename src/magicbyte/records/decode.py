@@ -62,7 +62,8 @@ class DecodeOptions:
     `keys`, `values`, `headers`: whether to decode them. `packed`: copy cells without gaps, as Arrow needs them
     (compiled kernels only; the plain twins refer to the decompressed bytes). `verify`: check every CRC, outer and
     inner. `limit`: the maximum size of a batch in bytes, also after decompression. `control`: include the records of
-    control batches. `any_lz4_header`: accept LZ4 frames of magic 1 with the broken header checksum.
+    control batches. `any_lz4_header`: accept LZ4 frames of magic 1 with the broken header checksum. `strict`: also
+    verify of compressed data what Kafka's readers do not (`codecs.decompress_into`).
     """
 
     keys: bool = True
@@ -73,6 +74,7 @@ class DecodeOptions:
     limit: int = DEFAULT_MAX_BATCH_BYTES
     control: bool = False
     any_lz4_header: bool = False
+    strict: bool = False
 
 
 DEFAULT_OPTIONS = DecodeOptions()
@@ -359,7 +361,8 @@ class _Group:
                         break
                     payload = self.table.buffer[start:stop]
                     try:
-                        written = decompress_into(codec, payload, view[at : min(at + limit, end)], lz4_header=header)
+                        room = view[at : min(at + limit, end)]
+                        written = decompress_into(codec, payload, room, lz4_header=header, strict=self.options.strict)
                     except (OutputFull, CorruptRecordError):
                         break  # `add` will decompress that row again and raise with the details
                     places.append((at, at + written))
@@ -517,7 +520,7 @@ class _Group:
         try:
             codec, payload, header = self._payload(row, position, size)
             with memoryview(self.scratch)[self.filled : self.filled + room] as view:
-                return decompress_into(codec, payload, view, lz4_header=header)
+                return decompress_into(codec, payload, view, lz4_header=header, strict=self.options.strict)
         except OutputFull:
             if room < limit:
                 return None

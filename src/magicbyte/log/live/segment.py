@@ -151,19 +151,15 @@ class Segment:
 
         Raises CorruptRecordError if an index is missing or cannot be this segment's: the segment needs a recovery.
         """
-        self.indexes.open(self.size)
+        self.indexes.open()
         self._load_largest()
         self._verify_last_entries()
 
     def _verify_last_entries(self) -> None:
         """Raise CorruptRecordError if the last entry of an index does not name an entry of the log."""
-        last = self.indexes.last(OFFSET_INDEX)
-        if last is not None:
-            offset = self.base_offset + (MAX_RELATIVE if self._may_be_wrapper(last[1]) else last[0])
-            if self._walk_at(last[1], offset) is None:
-                raise CorruptRecordError("index entry", expected="an entry of the log", found=last).locate(
-                    path=self.path(OFFSET_INDEX)
-                )
+        last = self.indexes.last(self.indexes.of_offsets)
+        if last is not None and not self._is_entry(last[-1], self.base_offset + last[0]):
+            raise self._wrong_position(last[-1])
         last = self.indexes.last(TIME_INDEX)
         head = None if last is None else self.find(self.base_offset + last[1])
         if last is None or head is None or head.offset > self.base_offset + last[1]:
@@ -378,11 +374,18 @@ class Segment:
         """Return how the offset index contradicts the log, if a look-up since the last call met it, else None."""
         offset, self._passed_over_for = self._passed_over_for, None
         for position in () if offset is None else self.indexes.before(offset):
-            most = self.base_offset + MAX_RELATIVE if offset is None or self._may_be_wrapper(position) else offset
-            if self._walk_at(position, most) is None:
-                error = CorruptRecordError("index position", expected="that of an entry at its offset", found=position)
-                return error.locate(path=self.path(OFFSET_INDEX))
+            if offset is not None and not self._is_entry(position, offset):
+                return self._wrong_position(position)
         return None
+
+    def _is_entry(self, position: int, offset: int) -> bool:
+        """Return whether an index entry can name `offset` and `position`."""
+        most = self.base_offset + MAX_RELATIVE if self._may_be_wrapper(position) else offset
+        return self._walk_at(position, most) is not None
+
+    def _wrong_position(self, position: int) -> CorruptRecordError:
+        error = CorruptRecordError("index position", expected="that of an entry with its offset", found=position)
+        return error.locate(path=self.path(self.indexes.of_offsets))
 
     def _walk_at(self, position: int, offset: int) -> Iterator[Head] | None:
         """Return the walk from an entry that begins at `position`, at `offset` or before it; None if none does.

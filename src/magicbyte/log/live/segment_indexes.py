@@ -59,7 +59,7 @@ class LiveIndexes:
         for kind, file in zip(self.kinds, files, strict=True):
             self._take(kind, file)
 
-    def open(self, log_size: int) -> None:
+    def open(self) -> None:
         """Open the indexes of a closed segment. A missing time index is created, empty.
 
         Raises CorruptRecordError if an index is missing or cannot be this segment's: then the segment needs recovery.
@@ -73,11 +73,6 @@ class LiveIndexes:
                 names.files.create(path).close()
             index = self._take(kind, names.files.edit(path))
             index.verify(_OFFSET_COLUMN[kind])
-            place = _POSITION_COLUMN.get(kind)
-            if index.last is not None and place is not None and not 0 <= index.last[place] < log_size:
-                raise CorruptRecordError(
-                    "index position", expected=f"0 to {log_size - 1}", found=index.last[place]
-                ).locate(path=path)  # fmt: skip
             before = index.entry(index.count - 2) if index.count > 1 else None
             if before is not None and index.last is not None and not _follows(kind, before, index.last):
                 raise CorruptRecordError("index entry", expected=f"larger than {before}", found=index.last).locate(
@@ -248,7 +243,7 @@ class LiveIndexes:
         """
         relative = offset - self._names.base_offset
         if relative >= 0:
-            index, step = self.by_kind[self._of_offsets], 1
+            index, step = self.by_kind[self.of_offsets], 1
             at = index.floor(0, min(relative, MAX_RELATIVE))
             while at >= 0:
                 entry = index.entry(at)
@@ -258,13 +253,14 @@ class LiveIndexes:
         yield 0
 
     @property
-    def _of_offsets(self) -> str:
+    def of_offsets(self) -> str:
+        """The suffix of the file that leads from offsets to positions."""
         return ENRICHED_INDEX if self._config.dialect is Dialect.ENRICHED else OFFSET_INDEX
 
     def offset_after(self, position: int) -> int | None:
         """Return an offset that no entry before `position` reaches; None if the index has none after it."""
-        index = self.by_kind[self._of_offsets]
-        column = _POSITION_COLUMN[self._of_offsets]
+        index = self.by_kind[self.of_offsets]
+        column = _POSITION_COLUMN[self.of_offsets]
         at = index.floor(column, position - 1) + 1
         return self._names.base_offset + index.entry(at)[0] if at < index.count else None
 
