@@ -134,7 +134,7 @@ class ToldBroker:
 class ToldLink:
     """A connection to such a broker, over which messages go in their bytes."""
 
-    is_stale = False
+    is_stale = is_closed = False
 
     def __init__(self, broker: ToldBroker, protocol: tuple[int, ...], client_id: str) -> None:
         self._broker, self._versions, self._client_id = broker, inter_broker_versions(protocol), client_id

@@ -9,6 +9,7 @@ import pytest
 
 from broker.serving import Running
 from builders import run
+from magicbyte.broker import topic_changes
 from magicbyte.client import Client, admin
 from magicbyte.client.admin import ConfigResource, NewTopic
 from magicbyte.client.fetch import read_records
@@ -33,6 +34,27 @@ EXPECTED = {
     ErrorCode.INVALID_PARTITIONS,  # fewer than there are
     ErrorCode.POLICY_VIOLATION,  # records of a compacted topic are not deleted
 }
+
+
+def test_appends_to_other_topics_go_on_while_a_large_topic_is_deleted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_changes, "_AT_ONCE", 2)
+    left = list[int]()
+
+    async def work() -> None:
+        async with Running(folder) as broker, Client(f"127.0.0.1:{next(iter(broker.ports.values()))}") as client:
+            await admin.create_topic(client, NewTopic("large", 20))
+            deleting = asyncio.create_task(admin.delete_topic(client, "large"))
+            while not deleting.done():
+                await broker.runtime.logs_lock.acquire_shared()  # as each append does
+                left.append(sum(key.topic == "large" for key in broker.logs.logs))
+                broker.runtime.logs_lock.release_shared()
+                await asyncio.sleep(0)
+            await deleting
+
+    run(work())
+    assert len(set(left)) > 5, "appends came between the steps of the deletion"
 
 
 async def one_thing(client: Client, chance: random.Random) -> None:

@@ -27,7 +27,7 @@ def order(key: TopicPartition, epoch: int, *, is_new: bool = False) -> Partition
 class Hanging:
     """A broker that answers nothing until `goes_on` is set; `got` is what it was sent."""
 
-    is_stale = False
+    is_stale = is_closed = False
 
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()
@@ -129,6 +129,39 @@ def test_a_connection_is_reset_before_its_request_is_repeated_on_another() -> No
 
     run(work())
     assert events == ["open", "send", "abort", "open", "send", "abort"]
+
+
+def test_a_connection_that_was_closed_while_it_was_idle_is_replaced_without_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Brokers close connections after connections.max.idle.ms, ten minutes by default."""
+    opened: list[Hanging] = []
+
+    class Idle(Hanging):
+        async def open(self) -> Hanging:
+            opened.append(Idle())
+            opened[-1].goes_on.set()
+            return opened[-1]
+
+        async def send(self, request: Message, *, timeout_ms: int) -> Message:
+            if self.is_closed:
+                raise NetworkError("the broker closed the connection")
+            return await super().send(request, timeout_ms=timeout_ms)
+
+    async def work() -> None:
+        broker, loop, answered = Idle(), asyncio.get_running_loop(), asyncio.Event()
+        channel = BrokerChannel(1, broker.open, broker.make, loop.create_task, lambda: None, timeout_ms=1000)
+        for _ in range(2):
+            answered.clear()
+            channel.send(UpdateMetadata(1, ()), lambda _: answered.set())
+            async with asyncio.timeout(120):
+                await answered.wait()
+            opened[-1].is_closed = True
+        await channel.close()
+
+    run(work())
+    assert len(opened) == 2
+    assert caplog.records == []
 
 
 def test_a_fault_of_ours_costs_one_request_and_the_broker_is_told_anew(caplog: pytest.LogCaptureFixture) -> None:

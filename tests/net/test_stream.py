@@ -1,6 +1,7 @@
 """Bytes through a pair of connected sockets."""
 
 import asyncio
+import errno
 import os
 import random
 import socket
@@ -8,10 +9,12 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from magicbyte.errors import NetworkError
+from magicbyte.net import stream
 from magicbyte.net.stream import SocketStream, Stream
 
 BYTES = random.Random(7).randbytes(3 << 20)  # more than sockets hold
@@ -261,3 +264,20 @@ def test_a_peer_that_is_gone_is_an_error_that_names_it() -> None:
             await SocketStream.connect("127.0.0.1", port)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("where", ["socket", "resolver"])
+def test_a_connection_without_a_descriptor_for_it_is_a_network_error(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a bug with a traceback, of which a follower would log one for each fetch."""
+
+    def lacking(*_arguments: Any, **_named: Any) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def work() -> None:
+        monkeypatch.setattr(*((stream.socket, "socket") if where == "socket" else (socket, "getaddrinfo")), lacking)
+        with pytest.raises(NetworkError, match=r"127\.0\.0\.1:9: Too many open files"):
+            await SocketStream.connect("127.0.0.1", 9)
+
+    asyncio.run(work())

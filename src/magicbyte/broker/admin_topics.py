@@ -277,7 +277,7 @@ async def delete_topics(services: TopicServices, request: Request[DeleteTopicsRe
     results = []
     deleted: dict[str | None, DeletableTopicResult] = {}
     quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_DELETION)
-    async with services.runtime.directory, services.runtime.logs_lock:
+    async with services.runtime.directory:
         async for each in request.turns.over(wanted):
             if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
                 results.append(deleted[each.name])
@@ -315,7 +315,7 @@ async def _delete(
         check_controller(services.cluster_view)
         quota.take(topic.partitions)
         if services.cache is not None:
-            await services.runtime.writing.run(services.topics.delete, topic.name)
+            await services.runtime.writing.run(services.topics.begin_delete, topic.name)
             return result
         await services.topic_changes.delete(topic)
         services.coordinators.topic_deleted(topic.name)

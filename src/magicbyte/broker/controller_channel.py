@@ -36,6 +36,10 @@ class Link(Protocol):
     def is_stale(self) -> bool:
         """Whether its authentication expires soon."""
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has ended, for instance because the broker closed it while it was idle."""
+
     async def send(self, request: Message, *, timeout_ms: int) -> Message:
         """Send a request and return the response. Raises NetworkError."""
 
@@ -176,7 +180,8 @@ class BrokerChannel:
         """Return the response, None if it cannot be parsed."""
         while True:
             try:
-                if self._link is not None and self._link.is_stale:
+                # The broker closes connections that are idle for long: no reason to complain of.
+                if self._link is not None and (self._link.is_stale or self._link.is_closed):
                     await self._disconnect()
                 if self._link is None:
                     self._link = await self._open_link()

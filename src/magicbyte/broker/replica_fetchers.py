@@ -284,7 +284,7 @@ class _LeaderFetcher:
                     continue
                 try:
                     await self._do(step)
-                except MagicbyteError as error:
+                except (MagicbyteError, OSError) as error:
                     self._complain("fetch from broker %d failed: %s", self._leader_id, error)
                     await self._restart(step)
                 except Exception:

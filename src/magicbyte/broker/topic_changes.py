@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.ports import TopicPartition
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from magicbyte.broker.runtime import Runtime
     from magicbyte.broker.topic_table import ServedTopic
     from magicbyte.broker.topics import Topics
+
+_AT_ONCE: Final = 50  # logs, while appends wait
 
 
 class TopicChanges(NamedTuple):
@@ -36,15 +39,22 @@ class TopicChanges(NamedTuple):
             return await self.runtime.writing.run(self.topics.create, name) if topic is None else topic
 
     async def delete(self, topic: ServedTopic) -> None:
-        """Delete a topic, for a caller that holds `directory`, and `logs_lock` exclusively. Raises as `Topics.delete`
-        does.
+        """Delete a topic, for a caller that holds `directory`. Raises as `Topics.begin_delete` does.
 
-        Waiting fetches of its records are woken, and fail.
+        Waiting fetches of its records are woken, and fail. `logs_lock` is held for a few logs at a time, so that
+        appends to other topics do not wait for the deletion of thousands.
         """
+        runtime, topics = self.runtime, self.topics
         keys = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
+        await runtime.writing.run(topics.begin_delete, topic.name)
         with self.background.without(keys):
-            gone = await self.runtime.writing.run(self.topics.delete, topic.name)
-        self.runtime.metrics.forget(topic.name)
-        self.replicas.forget(keys)
-        for log in gone:  # on the loop, where no fetch is about to send slices of it
-            log.release()
+            for start in range(0, len(keys), _AT_ONCE):
+                some = keys[start : start + _AT_ONCE]
+                async with runtime.logs_lock:
+                    gone = await runtime.writing.run(topics.take_away, some)
+                    self.replicas.forget(some)
+                    for log in gone:  # on the loop, where no fetch is about to send slices of it
+                        log.release()
+                await asyncio.sleep(0)  # for appends that waited for the lock
+            await runtime.writing.run(topics.finish_delete, topic.name)
+        runtime.metrics.forget(topic.name)

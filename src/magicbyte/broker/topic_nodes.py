@@ -80,10 +80,14 @@ def removal(metadata: MetadataStore, name: str) -> list[NodeChange]:
 
 
 def _below(metadata: MetadataStore, path: str) -> list[str]:
-    """Return a node and all below it, children first."""
-    if metadata.exists(path) is None:
-        return []
-    return [*(each for name in metadata.children(path) for each in _below(metadata, f"{path}/{name}")), path]
+    """Return a node and all below it, children first; none if it does not exist."""
+    found, level = list[str](), [path]
+    while level:
+        below = metadata.children_many(level)
+        there = [(each, names) for each, names in zip(level, below, strict=True) if names is not None]
+        found += [each for each, _ in there]
+        level = [f"{each}/{name}" for each, names in there for name in names]
+    return found[::-1]
 
 
 def children(metadata: MetadataStore, path: str) -> list[str]:

@@ -86,8 +86,9 @@ class Topics(TopicTable):
         for name in topic_nodes.children(metadata, layout.TOPICS):
             self._keep(self._load(name))
         for name in topic_nodes.children(metadata, layout.DELETE_TOPICS):
-            for log in self._finish_delete(name):
+            for log in self.take_away(key for key in list(self._logs.logs) if key.topic == name):
                 log.release()
+            self.finish_delete(name)
         self.adopted = self._adopt()
 
     def existing_log(self, topic: str, partition: int) -> PartitionLog | None:
@@ -274,24 +275,31 @@ class Topics(TopicTable):
 
     # ---- deleting
 
-    def delete(self, name: str) -> list[PartitionLog]:
-        """Delete a topic; its files are deleted after their delay. Return its logs, to be released when unused."""
+    def begin_delete(self, name: str) -> None:
+        """Mark a topic for deletion; without a cluster, forget it. Raises UnknownTopicError.
+
+        From here on a restart continues the deletion. In a cluster the controller does all of it; alone, `take_away`
+        and `finish_delete` follow.
+        """
         self.known(name)
         path = f"{layout.DELETE_TOPICS}/{name}"
         if not self._is_alone:
             with contextlib.suppress(NodeExistsError):  # the deletion has begun already
                 self._metadata.create(path, parents=True)
-            return []
-        self._metadata.create(path, parents=True)  # from here on a restart continues the deletion
-        return self._finish_delete(name)
-
-    def _finish_delete(self, name: str) -> list[PartitionLog]:
+            return
+        self._metadata.create(path, parents=True)
         self.forget(name)
-        keys = [key for key in self._logs.logs if key.topic == name]
-        logs = [self._logs.take_away(key, monotonic_ms=self._clock.monotonic_ms()) for key in keys]
+
+    def take_away(self, keys: Iterable[TopicPartition]) -> list[PartitionLog]:
+        """Delete the logs of partitions; return them, to be released when unused. Their files are deleted later."""
+        now_ms = self._clock.monotonic_ms()
+        return [self._logs.take_away(key, monotonic_ms=now_ms) for key in keys if key in self._logs.logs]
+
+    def finish_delete(self, name: str) -> None:
+        """Delete the logs of a topic that are offline, its nodes and the mark of its deletion."""
+        self.forget(name)
         self._logs.take_away_offline(name, monotonic_ms=self._clock.monotonic_ms())
         self._metadata.transaction(topic_nodes.removal(self._metadata, name))
-        return logs
 
     # ---- settings
 

@@ -134,7 +134,11 @@ class SocketStream:
             port_of(port, name)  # a broker may return any
             async with asyncio.timeout(timeout_ms / 1000):
                 for family, kind, number, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-                    attempt = socket.socket(family, kind, number)
+                    try:
+                        attempt = socket.socket(family, kind, number)
+                    except OSError as error:  # out of descriptors, or the system does not have this family
+                        reason = error
+                        continue
                     try:
                         attempt.setblocking(False)
                         await loop.sock_connect(attempt, address)
@@ -151,6 +155,8 @@ class SocketStream:
             raise NetworkError(f"{name}: {error.strerror}") from None
         except (UnicodeError, OverflowError, ValueError) as error:  # an invalid host or port
             raise NetworkError(f"{name}: no address: {error}") from None
+        except OSError as error:  # of the resolver
+            raise NetworkError(f"{name}: {error.strerror or error}") from None
         raise NetworkError(f"{name}: {reason.strerror or reason}") from None
 
     @property
