@@ -3,8 +3,8 @@
 A command that a page has anywhere is run here, or by the test that `ELSEWHERE` names, or `NOT_RUN` says why not.
 """
 
-import ast
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
-from inspect import iscoroutine
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +20,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from click.testing import CliRunner
 
+import base_wheel
 import magicbyte
 from cli.command import run
 from magicbyte.cli.main import main
@@ -29,18 +29,11 @@ from magicbyte.client.groups import Committed, commit_offsets
 from magicbyte.client.produce import send
 from magicbyte.records.columns import Record
 from magicbyte.testing import Broker
+from pages import OFFLINE, ROOT, blocks, commands_of, run_python
 
-ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-OFFLINE = (
-    "commands/cat.md", "commands/dump.md", "commands/tour.md", "commands/convert.md", "commands/diff.md",
-    "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
-    "commands/rescue.md", "commands/retain.md", "commands/compact.md", "commands/completion.md", "commands/schema.md",
-    "python/api.md", "python/checker.md",
-)  # fmt: skip
-"""Pages whose blocks of `sh` and `python` are typed where `tour/logs` is."""
 WITH_BROKER = (
     "commands/topics.md", "commands/consume.md", "commands/produce.md", "commands/groups.md", "commands/configs.md",
     "commands/diff.md", "commands/inventory.md",
@@ -88,10 +81,6 @@ NOT_RUN = {
 PROGRAM = r"(?:\./|\.venv/bin/)?(?:magicbyte|pytest|pip|curl|docker|java|python|test|ruff|lint-imports|kcat)"
 COMMAND = re.compile(rf"^(?:\$ )?(?:.* \| )?({PROGRAM}\b(?!:).*)")
 DATA_KINDS = ("python", "json", "toml", "hex", "mermaid", "pycon", "ini", "properties")
-
-
-def blocks(text: str, kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def commands(text: str) -> list[str]:
@@ -142,14 +131,6 @@ def test_the_python_of_the_readme_works_as_printed(
     assert capsys.readouterr().out.startswith("34 1480000030000 b'key-003'")
 
 
-def run_python(script: str, page: str, names: dict[str, object] | None = None) -> None:
-    """Run a block as it stands, with an event loop if it awaits something."""
-    code = compile(script, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    found = eval(code, {} if names is None else names)
-    if iscoroutine(found):
-        asyncio.run(found)
-
-
 @pytest.mark.parametrize("page", OFFLINE)
 def test_the_commands_and_the_python_of_a_page_work_as_printed(
     page: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -157,17 +138,32 @@ def test_the_commands_and_the_python_of_a_page_work_as_printed(
     (tmp_path / "tour").symlink_to(folder / "tour")
     monkeypatch.chdir(tmp_path)
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    for line in (line for block in blocks(text, "sh") for line in block.splitlines()):
-        if line.startswith("echo "):
-            subprocess.run(["sh", "-c", line], check=True)
-            continue
-        command, _, remark = line.partition("#")
-        if "--unpack" in command:  # it is there
-            continue
-        result = run(*shlex.split(command)[1:])
-        assert result.exit_code == ("status 1" in remark), (line, result.stderr)
+    for words, status in commands_of(text):
+        result = run(*words)
+        assert result.exit_code == status, (words, result.stderr)
     for script in blocks(text, "python"):
         run_python(script, page)
+
+
+@pytest.mark.slow
+def test_an_example_works_with_the_base_wheel_or_names_the_extra_that_it_needs(folder: Path, tmp_path: Path) -> None:
+    """In a Python that finds the base wheel's packages alone."""
+    base_wheel.link_base_packages(tmp_path)
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/tour").symlink_to(folder / "tour")
+    paths = map(str, (tmp_path, ROOT / "src", ROOT / "tests"))
+    done = subprocess.run(
+        [sys.executable, "-S", ROOT / "tests/base_wheel.py", tmp_path / "pages"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    failed = [json.loads(line) for line in done.stdout.splitlines()]
+    says_how = re.compile(r"needs \w+: pip install 'magicbyte\[\w+\]'$")
+    assert [each for each in failed if not says_how.search(each["message"])] == []
+    assert failed, "Parquet and Arrow need an extra"
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "duckdb"])
@@ -180,15 +176,6 @@ def test_a_table_goes_to_another_library_as_printed(
     run_python(script, "python/api.md")
     last = max(each.offset for each in magicbyte.records("tour/logs/kafka-4.3.1", topic="basic-zstd"))
     assert re.search(rf"\b0\b.*\b{last}\b", capsys.readouterr().out)
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/guides/data-engineers.md"])
-def test_the_python_for_spark_works_as_printed(page: str, folder: Path) -> None:
-    (script,) = blocks((ROOT / page).read_text(encoding="utf-8"), "python spark")
-    assert '"tour/logs"' in script
-    run_python(script.replace('"tour/logs"', repr(str(folder / "tour/logs"))), page)  # a session begun elsewhere
 
 
 ADDRESS = re.compile(r"\b(localhost|old|new|broker-\d):9092(,broker-\d:9092)*")

@@ -177,7 +177,7 @@ def test_every_default_is_a_value_that_may_be_given() -> None:
 
 def test_the_file_in_the_document_is_one(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs/spark/pipeline.md").read_text(encoding="utf-8")
-    example, *_ = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (example,) = re.findall(r"^```toml nightly.toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     found = load(written(tmp_path, example))
     assert [stage.do for stage in found.stages] == ["verify", "convert", "compare", "compact"]
     for do, options in STAGES.items():

@@ -169,6 +169,37 @@ def test_an_empty_partition_gives_no_task(tmp_path: Path) -> None:
     assert list(reader.read(datasource.InputPartition(None))) == []  # what Spark makes of a plan without tasks
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mode": "shallow"},
+        {"isolation": "read_committed"},
+        {"startingTimestamp": "1"},
+        {"endingTimestamp": str(START + 1000 * 1000)},
+        {"minPartitions": "5"},
+        {"subscribePattern": ".*"},
+        {"startingOffsets": '{"lost": {"0": 0}, "there": {"0": 0}}'},
+    ],
+    ids=str,
+)
+def test_a_partition_folder_without_its_log_is_reported_and_the_others_are_read(
+    tmp_path: Path, options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a `.gitignore` with *.log leaves it."""
+    write_partition(tmp_path, "there-0", some_records(30))
+    (tmp_path / "lost-0").mkdir()
+    (tmp_path / "lost-0/00000000000000000057.snapshot").write_bytes(b"")
+    (tmp_path / "lost-0/leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"} if "startingTimestamp" in options else {}
+    rows = read_all(reader_of(tmp_path, **options, **strategy))
+    assert {row["topic"] for row in rows} == {"there"}
+    assert len(rows) == (3 if "mode" in options else 30)
+    assert [each.getMessage() for each in caplog.records] == [
+        f"{tmp_path}/lost-0: no .log file in this partition folder: was it copied completely? Nothing is read"
+    ]
+
+
 def test_a_worker_loads_the_kernels_for_a_large_task_or_after_many_small_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -391,20 +390,6 @@ def test_a_local_session_says_nothing_of_its_own(logs: Path) -> None:
 
 
 # ---- the documentation
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_examples_of_the_documentation_run(
-    spark: "SparkSession", logs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (Path(__file__).parents[2] / "docs/spark/dataframes.md").read_text()
-    names = {"__name__": "__main__"}  # so that functions travel to the workers by value
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(block.replace('"logs"', repr(str(logs))), names)
-    sizes = [len(record.value or b"") for record in [*some_records(60)[:30] * 3, *some_records(30, first=30) * 3]]
-    magic1 = [len(record.value or b"") for record in some_records(30, magic=1)]
-    assert capsys.readouterr().out.splitlines()[-1] == str(sum(sizes) + sum(magic1))
-
-
 @pytest.mark.spark
 def test_every_option_and_column_is_documented() -> None:
     from magicbyte.records.columns import arrow_schema

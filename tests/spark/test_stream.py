@@ -272,6 +272,22 @@ def test_a_deleted_partition_leaves_the_position_and_is_read_from_its_beginning_
     assert step(stream, place)[1] == numbered("clicks", 0, 0, 2)
 
 
+def test_a_partition_folder_without_its_log_is_reported_once_and_the_others_are_read(
+    orders: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (orders.parent / "lost-0").mkdir()
+    (orders.parent / "lost-0/leader-epoch-checkpoint").write_bytes(b"0\n1\n0 0\n")
+    (orders.parent / "lost-0/00000000000000000057.snapshot").write_bytes(b"")
+    stream = stream_of(orders.parent, startingOffsets="earliest")
+    place, found = step(stream, {})
+    assert found == numbered("orders", 0, 0, 30)
+    append(orders, content_of(some_records(5, first=30)))
+    assert step(stream, place)[1] == numbered("orders", 0, 30, 35)
+    assert [each.getMessage() for each in caplog.records if "no .log file" in each.getMessage()] == [
+        f"{orders.parent}/lost-0: no .log file in this partition folder: was it copied completely? Nothing is read"
+    ]
+
+
 def test_a_stream_whose_partitions_are_all_gone_has_begun_nevertheless(orders: Path) -> None:
     """So partitions that come later are read from their beginning, whatever the option says."""
     write_partition(orders.parent, "clicks-0", some_records(4))

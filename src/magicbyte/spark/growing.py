@@ -25,6 +25,7 @@ from magicbyte.spark.plan import (
     TopicSlice,
     chosen_partitions,
     plan,
+    report_missing,
     timestamp_offset,
 )
 
@@ -62,6 +63,7 @@ class GrowingLogs:
         CorruptRecordError for an invalid entry.
         """
         partitions = {_key(partition): partition for partition in chosen_partitions(self.options)}
+        report_missing(partition for key, partition in partitions.items() if key not in self._found)
         self._found = partitions
         starts, marks = {}, {}
         for directory in log_directories(partitions.values()):

@@ -17,6 +17,7 @@ from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.partitions import P, choose, log_start_offset
 from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
 from magicbyte.ports import TopicPartition
+from magicbyte.printable import logger
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import AbortedRange
@@ -32,6 +33,7 @@ LARGEST_SLICE = 256 << 20  # bytes per task; each task costs 25 ms of CPU, in wh
 SMALLEST_SLICE = 8 << 20
 HEADERS_SLICE = 1 << 30  # bytes per task that reads only headers
 _MAX_OFFSET = (1 << 63) - 1
+_log = logger("magicbyte.spark")
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,15 @@ def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
     with requests_at_once() as many:
         found = in_use(discover(options.paths, named, many=many))
     return meant(found, options)
+
+
+def report_missing(partitions: Iterable[PartitionDirectory]) -> None:
+    """Log a warning for each partition folder whose log is missing. The other partitions are read."""
+    for each in partitions:
+        if not each.segments:
+            _log.warning(
+                "%s: no .log file in this partition folder: was it copied completely? Nothing is read", each.path
+            )
 
 
 def meant(partitions: list[P], options: SourceOptions) -> list[P]:
@@ -218,6 +229,8 @@ def _slices(
     selection = Selection(limits.first, limits.end, limits.since, limits.until, options.isolation)
     dialect = options.dialect or partition.dialect
     segments = reader.segments_from(selection.first)
+    if not segments:
+        return
     bases = [*(segment.base_offset for segment in segments[1:]), _MAX_OFFSET]
     for segment, next_base in zip(segments, bases, strict=True):
         if segment.base_offset >= selection.end:

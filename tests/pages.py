@@ -1,0 +1,56 @@
+"""What a reader types of the pages of `docs/`: in a folder where only what the page names, or makes, is."""
+
+import ast
+import asyncio
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from inspect import iscoroutine
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+OFFLINE = (
+    "commands/cat.md", "commands/dump.md", "commands/tour.md", "commands/convert.md", "commands/diff.md",
+    "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
+    "commands/rescue.md", "commands/retain.md", "commands/compact.md", "commands/completion.md", "commands/schema.md",
+    "python/api.md", "python/checker.md",
+)  # fmt: skip
+"""Pages whose blocks of `sh` and `python` are typed where `tour/logs` is."""
+
+
+class Typed(NamedTuple):
+    """A command of a page, without the name of the program, and its exit status."""
+
+    words: list[str]
+    status: int
+
+
+def blocks(text: str, kind: str) -> list[str]:
+    """Return the content of the blocks of one kind."""
+    return re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def page(name: str) -> str:
+    """Return the text of a page of `docs/`."""
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def commands_of(text: str) -> Iterator[Typed]:
+    """Yield the commands of the blocks of `sh`. Lines of a shell are run as they are reached."""
+    for line in (line for block in blocks(text, "sh") for line in block.splitlines()):
+        if line.startswith("echo "):
+            subprocess.run(["sh", "-c", line], check=True)
+            continue
+        command, _, remark = line.partition("#")
+        if command.strip() and "--unpack" not in command:  # what this makes is there
+            yield Typed(shlex.split(command)[1:], int("status 1" in remark))
+
+
+def run_python(script: str, page: str, names: dict[str, object] | None = None) -> None:
+    """Run a block as it stands, with an event loop if it awaits something."""
+    code = compile(script, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    found = eval(code, {} if names is None else names)
+    if iscoroutine(found):
+        asyncio.run(found)
