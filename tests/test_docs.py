@@ -46,7 +46,9 @@ SERVING = (
     "python/testing.md",
     "commands/mirror-modes.md",
 )
+ABOUT_BROKERS = ("broker/overview.md", "python/client.md")
 ELSEWHERE = {
+    "spark/pipeline.md": "tests/spark/test_pages.py",
     "commands/cluster.md": "tests/interop/test_cluster_command.py",
     "commands/topics-replicas.md": "tests/cli/test_topics_reassign.py",
     "reference/metrics.md": "tests/cli/test_serve.py",
@@ -100,6 +102,25 @@ def test_every_command_is_run_by_a_test_or_it_is_said_why_not(page: Path) -> Non
         return
     left = [line for line in commands(page.read_text(encoding="utf-8")) if not line.startswith(tuple(NOT_RUN))]
     assert left == []
+
+
+PYTHON_ELSEWHERE = {
+    "protocol/README.md": "tests/schema/test_pages.py",
+    "spark/dataframes.md": "tests/spark/test_pages.py",
+    "spark/pipeline.md": "tests/spark/test_pages.py",
+    "broker/security.md": "tests/security/test_settings.py",  # `ClientSecurity.of`, with certificates
+}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_all_python_of_a_page_is_run_by_a_test(page: Path) -> None:
+    name = str(page.relative_to(ROOT)).removeprefix("docs/")
+    if not re.search(r"^```python(?! no-run)", page.read_text(encoding="utf-8"), re.MULTILINE):
+        return
+    if name in PYTHON_ELSEWHERE:
+        assert (ROOT / PYTHON_ELSEWHERE[name]).exists()
+        return
+    assert name in ("README.md", *OFFLINE, *ABOUT_BROKERS, "python/testing.md", *ELSEWHERE)
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +306,7 @@ def test_the_tests_and_the_command_of_the_page_on_testing_work_as_printed(tmp_pa
     run_python(managers, "python/testing.md")
 
 
-@pytest.mark.parametrize("page", ["broker/overview.md", "python/client.md"])
+@pytest.mark.parametrize("page", ABOUT_BROKERS)
 def test_the_python_of_a_page_about_brokers_works_as_printed(page: str) -> None:
     with Broker() as broker:
         names: dict[str, object] = {"AIOKafkaConsumer": AIOKafkaConsumer}
