@@ -25,7 +25,6 @@ from magicbyte.spark.plan import (
     TopicSlice,
     chosen_partitions,
     plan,
-    report_missing,
     timestamp_offset,
 )
 
@@ -62,9 +61,8 @@ class GrowingLogs:
         offset. None: last stable offsets are ignored. Raises UnknownTopicError, LogDirectoryError, OptionError;
         CorruptRecordError for an invalid entry.
         """
-        partitions = {_key(partition): partition for partition in chosen_partitions(self.options)}
-        report_missing(partition for key, partition in partitions.items() if key not in self._found)
-        self._found = partitions
+        chosen = chosen_partitions(self.options, reports_missing=not self._found)
+        self._found = partitions = {_key(partition): partition for partition in chosen}
         starts, marks = {}, {}
         for directory in log_directories(partitions.values()):
             starts[directory.path] = directory.offsets(LOG_START) or {}

@@ -11,9 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError, UnknownTopicError
-from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, discover, parse_topic_partition
+from magicbyte.log.files.directory import (
+    FoundLogs,
+    PartitionDirectory,
+    SegmentFiles,
+    discover,
+    log_directories,
+    parse_topic_partition,
+)
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.left_out import in_use
+from magicbyte.log.files.missing import Certainty, missing_in
 from magicbyte.log.files.partitions import P, choose, log_start_offset
 from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
 from magicbyte.ports import TopicPartition
@@ -110,21 +118,29 @@ class SparkTask(InputPartition):
     slices: tuple[SegmentSlice | TopicSlice, ...]
 
 
-def chosen_partitions(options: SourceOptions) -> list[PartitionDirectory]:
-    """Return the partitions selected by the options. Raises UnknownTopicError, LogDirectoryError, OptionError."""
+def chosen_partitions(options: SourceOptions, *, reports_missing: bool = False) -> list[PartitionDirectory]:
+    """Return the partitions selected by the options. Raises UnknownTopicError, LogDirectoryError, OptionError.
+
+    `reports_missing`: log a warning for each of them that a log directory proves to be missing, or to lack segments. As
+    all plans, this reads no logs.
+    """
     named = parse_topic_partition(options.as_) if options.as_ else None
     with requests_at_once() as many:
-        found = in_use(discover(options.paths, named, many=many))
-    return meant(found, options)
+        found = discover(options.paths, named, many=many)
+    if reports_missing:
+        for each in missing_in(FoundLogs(found, log_directories(found)), reads=False):
+            if each.certainty is not Certainty.NOTHING and _selects(options, each.topic, each.partition):
+                _log.warning("missing: %s", each)
+    return meant(in_use(found), options)
 
 
-def report_missing(partitions: Iterable[PartitionDirectory]) -> None:
-    """Log a warning for each partition folder whose log is missing. The other partitions are read."""
-    for each in partitions:
-        if not each.segments:
-            _log.warning(
-                "%s: no .log file in this partition folder: was it copied completely? Nothing is read", each.path
-            )
+def _selects(options: SourceOptions, topic: str | None, number: int | None) -> bool:
+    """Return whether the options select a partition, if it exists."""
+    if options.assign is not None:
+        return (topic, number) in options.assign
+    if options.pattern is not None:
+        return topic is not None and re.fullmatch(options.pattern, topic) is not None
+    return options.subscribe is None or topic in options.subscribe
 
 
 def meant(partitions: list[P], options: SourceOptions) -> list[P]:
@@ -132,9 +148,7 @@ def meant(partitions: list[P], options: SourceOptions) -> list[P]:
     if options.subscribe is not None:
         partitions = choose(partitions, sorted(options.subscribe))
     elif options.pattern is not None:
-        partitions = [
-            each for each in partitions if each.topic is not None and re.fullmatch(options.pattern, each.topic)
-        ]
+        partitions = [each for each in partitions if _selects(options, each.topic, each.partition)]
     elif options.assign is not None:
         choose(partitions, sorted({topic for topic, _ in options.assign}))
         by_name = _by_name(partitions)

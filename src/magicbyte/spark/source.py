@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 from magicbyte.records.columns import arrow_schema
 from magicbyte.spark.options import NOT_OF_STREAMS, OptionError, SourceOptions, parse_options
-from magicbyte.spark.plan import NO_LIMITS, RecordLimits, chosen_partitions, plan, report_missing
+from magicbyte.spark.plan import NO_LIMITS, RecordLimits, chosen_partitions, plan
 from magicbyte.spark.reading import read_task, reads_headers_only
 from magicbyte.spark.shallow import shallow_schema
 from magicbyte.spark.workers import settle
@@ -150,8 +150,8 @@ class LogReader(DataSourceReader):
             from magicbyte.spark.live import plan_live  # it loads the client
 
             return list(plan_live(self.options, self._wanted, self.limits))
-        found = [each for each in chosen_partitions(self.options) if self._wanted(each)]
-        report_missing(found)
+        chosen = chosen_partitions(self.options, reports_missing=True)
+        found = [each for each in chosen if self._wanted(each)]
         headers_only = reads_headers_only(self.options, self.columns)
         return list(plan(self.options, found, self.limits, os.cpu_count() or 1, headers_only=headers_only))
 
