@@ -397,5 +397,7 @@ def test_every_option_and_column_is_documented() -> None:
     from magicbyte.spark.shallow import shallow_schema
 
     text = (Path(__file__).parents[2] / "docs/spark/dataframes.md").read_text()
-    names = {*options._KNOWN, *arrow_schema(headers=True).names, *shallow_schema().names} - {"paths"}
+    names = {*options._KNOWN, *arrow_schema(headers=True, millis=True).names, *shallow_schema(millis=True).names} - {
+        "paths"
+    }
     assert {name for name in names if f"`{name}`" not in text} == set()
