@@ -23,6 +23,7 @@ from magicbyte.testing import Broker
 CASES = ("0.8.2.2/basic-gzip", "0.9.0.1/compact-snappy.before", "0.10.2.2/crash-flip.crashed", "0.11.0.3/txn-none",
          "2.8.2/basic-lz4", "4.3.1/basic-zstd")  # fmt: skip
 SCHEMAS = Path(__file__).parents[2] / "schemas/messages"
+REQUEST_LOGS = Path(__file__).parents[1] / "migration/request_logs"
 
 LINES: dict[str, list[str]] = {
     "tour": ["LOGS"],
@@ -140,7 +141,7 @@ def places(tmp_path: Path) -> dict[str, str]:
         "CLIENT": ("client.properties", "request.timeout.ms=20000\n"),
         "PLAN": ("plan.json", '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [0]}]}'),
         "VALUES": ("values.jsonl", "{}\n"),
-        "REQUESTS": ("kafka-request.log", ""),
+        "REQUESTS": ("kafka-request.log", (REQUEST_LOGS / "3.9.1.log").read_text()),
     }
     for name, text in texts.values():
         (folder / name).write_text(text)
