@@ -157,6 +157,13 @@ def test_the_container_gets_signals_itself_and_keeps_its_logs_in_a_volume() -> N
     assert f"-o magicbyte -g magicbyte {volume}" in last
 
 
+def test_the_pages_of_the_container_are_not_open_to_others_without_a_token() -> None:
+    arguments = json.loads(re.findall(r"^CMD (\[.*\])$", RECIPE, re.MULTILINE)[0])
+    pages = arguments[arguments.index("--http") + 1]
+    assert pages.startswith("127.0.0.1:")
+    assert pages.rpartition(":")[2] not in re.findall(r"^EXPOSE (.*)$", RECIPE, re.MULTILINE)[0].split()
+
+
 def test_the_container_is_of_releases_that_are_supported_and_the_same_in_both_stages() -> None:
     stages = re.findall(r"^FROM (\S+)", RECIPE, re.MULTILINE)
     assert len(stages) == 2

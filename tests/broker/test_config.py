@@ -138,6 +138,27 @@ def test_several_listeners_have_names_addresses_and_dialects_of_their_own() -> N
     assert "CLIENTS is open to the network (0.0.0.0:9092) without authentication" in warning
 
 
+CLUSTERED = {"zookeeper.connect": "127.0.0.1:2181"}
+AUTHORIZED = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+OPEN, LOCAL = {"listeners": "PLAINTEXT://0.0.0.0:9092"}, {"listeners": "PLAINTEXT://127.0.0.1:9092"}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_warned"),
+    [
+        (CLUSTERED | OPEN, True),
+        (CLUSTERED | {"listeners": "PLAINTEXT://127.0.0.1:9092,SASL_SSL://:9093"}, True),
+        (CLUSTERED | OPEN | AUTHORIZED, False),
+        (CLUSTERED | LOCAL, False),
+        (OPEN, False),  # no other broker, so no requests of brokers
+    ],
+)
+def test_a_cluster_without_an_authorizer_that_clients_reach_is_warned_of(
+    given: dict[str, str], is_warned: bool
+) -> None:
+    assert any("may send requests of brokers" in each for each in BrokerConfig(given).warnings()) == is_warned
+
+
 def test_an_open_listener_without_an_advertised_address_tells_one_that_can_be_reached() -> None:
     (listener,) = BrokerConfig({"listeners": "PLAINTEXT://:9092"}).listeners
     assert (listener.host, listener.advertised_host) == ("", "localhost")

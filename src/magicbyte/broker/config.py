@@ -589,6 +589,13 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
                     f"listener {each.name} is open to the network ({where}:{each.port}) without authentication: "
                     f"every client that reaches it {may}"
                 )
+        reached = [each.name for each in self.listeners if not each.is_loopback]
+        if self.zookeeper_connect is not None and not self.authorizer_class_name and reached:
+            lines.append(
+                f"without an authorizer every client that reaches a listener ({', '.join(reached)}) may send requests "
+                "of brokers to this cluster: acknowledge records for followers, delete replicas, depose leaders, end "
+                "transactions of others (authorizer.class.name with super.users for the brokers closes that)"
+            )
         is_open = self.http_token_file is None and self.http_ssl_truststore_location is None
         if self.http is not None and is_open and not is_loopback(self.http[0]):
             lines.append(
