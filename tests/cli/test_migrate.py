@@ -20,6 +20,7 @@ from broker.builders import records
 from cli.command import run
 from magicbyte.client import Client
 from magicbyte.client.admin import ConfigResource, describe_configs
+from magicbyte.client.fetch import fetch_sets
 from magicbyte.client.produce import send
 from magicbyte.protocol import write_request
 from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -35,13 +36,14 @@ LOGS = Path(__file__).parents[1] / "migration/request_logs"
 
 @contextmanager
 def produced_to(bootstrap: str, topic: str) -> Iterator[None]:
-    """Produce to a topic while the block runs. A first record is there when it begins."""
+    """Produce to a topic, and read it, while the block runs. A first record is there when it begins."""
     begun, ended = threading.Event(), threading.Event()
 
     async def work() -> None:
         async with Client(bootstrap, client_id="load") as client:
             while not ended.is_set():
                 await send(client, topic, 0, records(1))
+                await fetch_sets(client, topic, 0, 0)
                 begun.set()
                 await asyncio.sleep(0.01)
 

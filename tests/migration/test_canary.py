@@ -97,7 +97,7 @@ def test_what_is_worse_than_on_the_others_is_a_reason_to_go_back(given: dict[str
 
 @pytest.mark.parametrize(
     "given",
-    [{"converted": 499.0}, {"failed": 0.0009}, {"produce_ms": 1.9}, {"cpu": 0.29}, {"produce_ms": None}],
+    [{"converted": 499.0}, {"failed": 0.0009}, {"produce_ms": 1.9}, {"cpu": 0.29}],
     ids=str,
 )
 def test_what_is_within_bounds_is_none(given: dict[str, float | None]) -> None:
@@ -127,6 +127,17 @@ def test_conversions_for_followers_are_counted_by_their_client_ids() -> None:
     assert (found.converted, found.for_followers, found.for_consumers) == (8, 8, 0)
 
 
+@pytest.mark.parametrize("figure", ["produce_ms", "fetch_ms", "cpu", "under_replicated"])
+def test_a_format_is_not_kept_without_a_figure_of_the_canary_and_of_another_broker(figure: str) -> None:
+    found = judge_canary(rates(1, **{figure: None}), [rates(2), rates(3)])
+    assert (found.verdict, len(found.reasons)) == (CanaryVerdict.UNKNOWN, 1)
+    assert judge_canary(rates(1), [rates(2), rates(3, **{figure: None})]).keeps
+    assert judge_canary(rates(1), [rates(2, **{figure: None})]).verdict is CanaryVerdict.UNKNOWN
+    assert judge_canary(rates(1, failed=0.5, **{figure: None}), [rates(2)]).verdict is CanaryVerdict.ROLL_BACK
+
+
 def test_a_canary_that_did_nothing_is_not_judged() -> None:
+    found = judge_canary(rates(1, records_in=0.0), [rates(2)])
+    assert found.reasons == ("no records were produced to broker 1 in that time",)
     found = judge_canary(rates(1, records_in=0.0, fetch_ms=None), [rates(2)])
     assert (found.verdict, found.keeps) == (CanaryVerdict.UNKNOWN, False)

@@ -14,6 +14,7 @@ from magicbyte.archive.migration import SEE, Phase, Step, StoredEntries
 from magicbyte.cli.migrate import exit_status
 from magicbyte.codecs import Codec
 from magicbyte.migration import planner
+from magicbyte.migration.canary import BrokerRates, judge_canary
 from magicbyte.migration.check import Facts, Verdict, check
 from magicbyte.migration.evidence import ClientSource, Unknown, unknown_clients
 from magicbyte.migration.planner import TopicFacts, TopicPlan
@@ -74,6 +75,7 @@ class World:
     settings_unknown: list[Unknown] = field(default_factory=list)
     copies: dict[int, Format | None] = field(default_factory=lambda: {1: Format.V0})
     has_brokers: bool = True
+    canary: BrokerRates = field(default_factory=lambda: BrokerRates(0, 10, 0, 0, 1, 1, 0.1, 0))
 
     def __post_init__(self) -> None:
         self.sightings.add(SeenClient("app"), METADATA, 5)
@@ -151,6 +153,10 @@ def no_brokers(world: World) -> None:
     world.has_brokers = False
 
 
+def no_figures(world: World) -> None:
+    world.canary = replace(world.canary, fetch_ms=None)
+
+
 TAKE: dict[str, Callable[[World], None]] = {
     "the software of each broker": no_software,
     "inter.broker.protocol.version of each broker": no_protocol,
@@ -164,6 +170,7 @@ TAKE: dict[str, Callable[[World], None]] = {
     "the settings of each broker and topic": no_settings,
     "the formats of the copies in sync": no_copy,
     "that each broker is ready": no_brokers,
+    "the figures of the canary and of another broker": no_figures,
 }
 
 
@@ -192,6 +199,9 @@ def concluded(row: Row, world: World) -> tuple[str, int]:
             led = LedPartition("orders", 0, (0, 1), (0, 1), Format.V2, world.copies)
             plan = roll_back(world.brokers[0], world.brokers, [led], Format.V0, "host:9092")
             return "refused" if plan.refused else "it can go back", int(bool(plan.refused))
+        case "canary --watch":
+            judged = judge_canary(world.canary, [BrokerRates(1, 10, 0, 0, 1, 1, 0.1, 0)])
+            return judged.verdict.value, int(not judged.keeps)
         case "plan":
             if row.conclusion == "set message.format.version":
                 world.topic.settings["message.format.version"] = "1"
@@ -219,7 +229,9 @@ def test_the_tables_have_every_evidence_and_every_conclusion() -> None:
     concluded_without = {row.without for row in ROWS}
     assert {step.value for step in ClusterStep if step.value.startswith("see ")} <= concluded_without
     assert {step.value for step in SEE} <= concluded_without
-    assert {row.command for row in ROWS} == {"check", "status, next", "next --wait", "apply", "rollback", "plan"}
+    assert {row.command for row in ROWS} == {
+        "check", "status, next", "next --wait", "apply", "rollback", "canary --watch", "plan"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -229,7 +241,9 @@ def test_of_any_evidence_taken_away_together_none_is_overlooked(count: int) -> N
         for take in taken:
             take(world)
         known = world.stage() == done.stage()
-        assert known == (set(taken) <= {no_settings, no_brokers}), taken  # which `status` does not depend on
+        assert known == (set(taken) <= {no_settings, no_brokers, no_figures}), (
+            taken
+        )  # which `status` does not depend on
         if not known:
             assert world.stage().phase is not ClusterPhase.DONE
             assert world.stage().step not in (ClusterStep.NOTHING, ClusterStep.TOPICS), taken

@@ -24,6 +24,10 @@ MOST_FAILED: Final = 0.001
 """Failed parts of Produce and Fetch requests / all of them: failures below it are ignored."""
 SLOWER: Final = 2.0
 """Limit of the canary's time and CPU, as a multiple of the others' highest."""
+_FIGURES: Final = (
+    ("the time of Produce", "produce_ms"), ("the time of Fetch", "fetch_ms"), ("the CPU used", "cpu"),
+    ("the number of under-replicated partitions", "under_replicated"),
+)  # fmt: skip
 _NOTICEABLE_MS: Final = 1.0
 _NOTICEABLE_CPU: Final = 0.1  # cores
 _TOPICS: Final = "kafka_server_brokertopicmetrics_"
@@ -193,13 +197,28 @@ class CanaryReport:
 
 
 def judge_canary(canary: BrokerRates, others: Sequence[BrokerRates]) -> CanaryReport:
-    """Compare the canary with the other brokers. More failures, conversions, time or CPU are reasons to roll back."""
+    """Compare the canary with the other brokers. More failures, conversions, time or CPU are reasons to roll back.
+
+    A format is kept only if every figure was measured, of the canary and of another broker.
+    """
+    if reasons := tuple(_objections(canary, others)):
+        return CanaryReport(CanaryVerdict.ROLL_BACK, reasons, canary, tuple(others))
+    missing = tuple(_missing(canary, others))
+    return CanaryReport(CanaryVerdict.UNKNOWN if missing else CanaryVerdict.KEEP, missing, canary, tuple(others))
+
+
+def _missing(canary: BrokerRates, others: Sequence[BrokerRates]) -> Iterator[str]:
+    """Yield the figures without which a format is not kept."""
     if not canary.records_in and canary.fetch_ms is None:
-        idle = f"broker {canary.broker} had no traffic in that time"
-        return CanaryReport(CanaryVerdict.UNKNOWN, (idle,), canary, tuple(others))
-    reasons = tuple(_objections(canary, others))
-    verdict = CanaryVerdict.ROLL_BACK if reasons else CanaryVerdict.KEEP
-    return CanaryReport(verdict, reasons, canary, tuple(others))
+        yield f"broker {canary.broker} had no traffic in that time"
+        return
+    if not canary.records_in:
+        yield f"no records were produced to broker {canary.broker} in that time"
+    for what, name in _FIGURES:
+        if getattr(canary, name) is None:
+            yield f"broker {canary.broker}: {what} was not measured in that time"
+        elif all(getattr(other, name) is None for other in others):
+            yield f"{what} was not measured on any other broker in that time"
 
 
 def _objections(canary: BrokerRates, others: Sequence[BrokerRates]) -> Iterator[str]:
