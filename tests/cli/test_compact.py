@@ -6,7 +6,14 @@ import pytest
 
 from cli.command import run
 from golden_data import checkpoints, log_case
-from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN, CLEANER, HIGH_WATERMARK, parse_offset_checkpoint
+from magicbyte.log.files.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANER,
+    HIGH_WATERMARK,
+    RECOVERY_POINT,
+    format_offset_checkpoint,
+    parse_offset_checkpoint,
+)
 from magicbyte.log.files.filesystem import LocalLock
 
 GZIP, TRANSACTIONS, OTHER = "compact-gzip", "txn-compact-none", "basic-none"
@@ -23,6 +30,9 @@ def logs(tmp_path: Path) -> Path:
     stage = next(each for each in checkpoints() if each.id == "3.9.1/clean-shutdown")
     for name, content in stage.files.items():
         (path / name).write_bytes(content)
+    points = parse_offset_checkpoint((path / RECOVERY_POINT).read_bytes())
+    here = {key: offset for key, offset in points.items() if (path / str(key)).is_dir()}
+    (path / RECOVERY_POINT).write_bytes(format_offset_checkpoint(here))
     (path / HIGH_WATERMARK).unlink()
     (path / CLEANER).write_text(f"0\n1\n{GZIP} 0 0\n")
     return path

@@ -190,8 +190,70 @@ def test_a_retained_copy_is_what_retention_in_place_makes_and_the_log_stays(logs
 
 def test_of_a_killed_broker_it_is_said_what_leaves_a_clean_mark(logs: Path, tmp_path: Path) -> None:
     (logs / checkpoints.CLEAN_SHUTDOWN).unlink()
-    for more in (["--in-place"], ["--out", str(tmp_path / "out")], ["--dry-run"]):
+    for more in (["--in-place"], ["--out", str(tmp_path / "out")]):
         done = run("retain", logs, "--older-than", "5d", *more)
         assert (done.exit_code, "salvage or convert" in done.stderr) == (2, True)
     assert run("salvage", logs, "--out", tmp_path / "whole").exit_code == 0
     assert run("retain", tmp_path / "whole", "--older-than", "5d", "--in-place").exit_code == 0
+
+
+@pytest.mark.parametrize("state", ["in use", "killed", "torn"])
+def test_a_dry_run_reads_what_a_running_or_killed_broker_has_and_says_that_figures_may_change(
+    logs: Path, state: str
+) -> None:
+    lock = FILES.lock(str(logs / ".lock")) if state == "in use" else None
+    if state != "in use":
+        (logs / checkpoints.CLEAN_SHUTDOWN).unlink()
+    if state == "torn":
+        last = max((logs / str(ORDERS)).glob("*.log"))
+        last.write_bytes(last.read_bytes()[:-5])
+    before = contents(logs)
+    done = run("retain", "--dry-run", logs, "--older-than", "5d")
+    assert (done.exit_code, "the figures may change" in done.stderr) == (0, True)
+    assert "segment 00000000000000000000: offsets 0 to 9" in done.stdout
+    assert contents(logs) == before
+    if lock is not None:
+        lock.release()
+
+
+def test_missing_indexes_are_no_damage(logs: Path) -> None:
+    for each in (logs / str(ORDERS)).glob("*index"):
+        each.unlink()
+    before = contents(logs)
+    dry = run("retain", "--dry-run", logs, "--older-than", "5d")
+    assert (dry.exit_code, contents(logs) == before) == (0, True)
+    assert run("retain", "--in-place", logs, "--older-than", "5d").exit_code == 0
+    assert offsets(logs) == (10, 20)
+
+
+def test_a_refused_run_changes_nothing(logs: Path) -> None:
+    path = min((logs / str(ORDERS)).glob("*.log"))
+    path.write_bytes(path.read_bytes()[:-1])
+    (path.with_suffix(".index")).unlink()
+    before = contents(logs)
+    for _ in range(2):
+        done = run("retain", "--in-place", logs, "--older-than", "5d")
+        assert (done.exit_code, path.name in done.stderr) == (1, True)
+        assert contents(logs) == before
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "users-by-key"])
+def test_compacted_topics_are_left_out_unless_they_are_named(logs: Path, topic: str) -> None:
+    directory = open_logs(logs)
+    key = TopicPartition(topic, 0)
+    log = directory.create(key, monotonic_ms=NOW_MS)
+    log.append(record_set(batch_of(0, NOW_MS - 90 * DAY_MS), log.config.rules), Moment.fixed(NOW_MS))
+    log.high_watermark = 1
+    if topic == "users-by-key":
+        directory.checkpoint_cleaner(key, 1)
+    directory.close()
+    found = run("retain", logs, "--older-than", "30d", "--in-place")
+    assert f"{topic}-0: left out" in found.stdout
+    assert found.exit_code == 0
+    assert "0000.log" in str(list((logs / f"{topic}-0").glob("*.log")))
+    assert sum(each.stat().st_size for each in (logs / f"{topic}-0").glob("*.log")) > 0
+    document = json.loads(run("retain", logs, "--older-than", "30d", "--dry-run", "--format", "json").stdout)
+    assert document["leftOut"] == [f"{topic}-0"]
+    for named in ([logs, "--topic", topic], [logs / f"{topic}-0"]):
+        document = json.loads(run("retain", *named, "--older-than", "30d", "--dry-run", "--format", "json").stdout)
+        assert (document["leftOut"], document["removedBytes"] > 0) == ([], True)

@@ -266,3 +266,31 @@ def test_leader_epochs_are_made_from_the_batches_where_what_is_noted_does_not_ho
     assert written == ([] if state is FileState.SAME else [EPOCHS])
     assert path.read_text() == (noted if state is FileState.SAME else right)
     assert EPOCHS not in states(tmp_path / "t-0", IndexRules.of("0.10.2.2"))
+
+
+def test_a_log_without_records_needs_no_snapshot(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    for kind in ("log", "index", "timeindex"):
+        (folder / f"{0:020}.{kind}").write_bytes(b"")
+    (partition,) = discover([str(tmp_path)])
+    (segment,) = rebuild(partition)
+    assert [each.name for each in segment.files if each.name.endswith(".snapshot")] == []
+    assert segment.wrong == 0
+
+
+def test_the_release_of_a_directory_is_that_of_most_files_and_none_that_cannot_write_its_formats(
+    tmp_path: Path,
+) -> None:
+    for partition, content in (("a-0", batch_of(0, 5)), ("b-0", b"")):
+        folder = tmp_path / partition
+        folder.mkdir()
+        (folder / f"{0:020}.log").write_bytes(content)
+        for kind in ("index", "timeindex"):
+            (folder / f"{0:020}.{kind}").write_bytes(b"")
+    partitions = discover([str(tmp_path)])
+    found = recognise(partitions)
+    assert found is None or found.release.newest_magic == 2
+    alone = recognise(next(each for each in partitions if each.name == "b-0"))
+    assert alone is not None
+    assert alone.release.number >= (4,)

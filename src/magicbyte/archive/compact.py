@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from magicbyte.archive.rebuild import recognise
-from magicbyte.archive.retain import held, known_high_watermark
+from magicbyte.archive.rebuild import recognised
+from magicbyte.archive.retain import held, known_high_watermark, why_unsettled
 from magicbyte.archive.viewed import viewed_log
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.cleaning.compaction import (
@@ -27,7 +27,7 @@ from magicbyte.log.cleaning.compaction import (
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import SNAPSHOT, PartitionDirectory, parse_file
 from magicbyte.log.files.filesystem import LocalFiles, exists, put_file
-from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.log.files.reader import SegmentReader, decode_chunk, stop_at_damage
@@ -92,6 +92,19 @@ class Compacted:
         }
 
 
+BY_BROKERS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__magicbyte_mirror_offsets"}
+)
+"""Topics that brokers and tools create for state by key: their latest records are needed however old they are."""
+
+
+def kept_by_key(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
+    """Return the partitions of topics that are known to be compacted: BY_BROKERS, and those of `compacted_before`."""
+    found = list(partitions)
+    known = {each.path for each in compacted_before(found)}
+    return [each for each in found if each.topic in BY_BROKERS or each.path in known]
+
+
 def compacted_before(partitions: Iterable[PartitionDirectory]) -> list[PartitionDirectory]:
     """Return the partitions that their broker's cleaner has compacted before, by its checkpoint."""
     known: dict[str, dict[TopicPartition, int]] = {}
@@ -140,11 +153,13 @@ def compact_logs(
     *,
     dry_run: bool = False,
     progress: Callable[[int], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Compacted]:
     """Compact log after log, and yield the result of each. `dry_run`: nothing is changed.
 
     `progress` is called with the bytes read and written. A damaged log is not changed, and `error` is the reason.
-    Raises LogDirectoryError for a log directory that is in use, or was not closed.
+    `note` is called with a line about a log directory whose figures may change, in a dry run. Raises LogDirectoryError
+    for a log directory to change that is in use, or was not closed.
     """
     above: dict[str, list[PartitionDirectory]] = {}
     for each in partitions:
@@ -153,11 +168,14 @@ def compact_logs(
         above.setdefault(_above(each), []).append(each)
     for folder, inside in above.items():
         files = LocalFiles()
-        with held(files, folder, dry_run=dry_run):
+        doubt = why_unsettled(files, folder) if dry_run else None
+        if doubt is not None:
+            note(doubt)
+        with contextlib.nullcontext() if dry_run else held(files, folder) as changing:
             for partition in inside:
                 done = Compacted(partition.name, partition.path, partition.size, partition.size, 0, 0)
                 try:
-                    with _opened(files, partition, options, dry_run=dry_run) as log:
+                    with _opened(files, partition, options, changing, is_closed=doubt is None) as log:
                         _compact(log, partition, options, done, progress, dry_run=dry_run)
                 except CorruptRecordError as error:
                     done.error = error
@@ -172,8 +190,8 @@ def exchange(partition: PartitionDirectory, options: CompactOptions, change: Cal
     Raises as `compact_logs`, and CorruptRecordError.
     """
     files = LocalFiles()
-    with held(files, _above(partition), dry_run=False):
-        with _opened(files, partition, options, dry_run=False) as log:
+    with held(files, _above(partition)) as changing:
+        with _opened(files, partition, options, changing) as log:
             end = change(log)
         _put_cleaner_offset(files, partition, end)
 
@@ -181,7 +199,7 @@ def exchange(partition: PartitionDirectory, options: CompactOptions, change: Cal
 def mend(partition: PartitionDirectory, options: CompactOptions) -> None:
     """Open and close a log as `compact_logs` does, so that it has all index files. Raises as that."""
     files = LocalFiles()
-    with held(files, _above(partition), dry_run=False), _opened(files, partition, options, dry_run=False):
+    with held(files, _above(partition)) as changing, _opened(files, partition, options, changing):
         pass
 
 
@@ -190,7 +208,7 @@ def looked_at(
     partition: PartitionDirectory, options: CompactOptions
 ) -> Iterator[tuple[PartitionLog, CleanableOffsets]]:
     """Yield an unchanged log, and the range of it that can be compacted. Raises CorruptRecordError."""
-    with _opened(LocalFiles(), partition, options, dry_run=True) as log:
+    with _opened(LocalFiles(), partition, options, None) as log:
         key = None if options.from_start else _key(partition)
         checkpoint = None if key is None else _cleaner_offsets(partition).get(key)
         yield log, select(log, checkpoint, options.config, options.now_ms)
@@ -198,28 +216,37 @@ def looked_at(
 
 @contextlib.contextmanager
 def _opened(
-    files: WritableFileSystem, partition: PartitionDirectory, options: CompactOptions, *, dry_run: bool
+    files: WritableFileSystem,
+    partition: PartitionDirectory,
+    options: CompactOptions,
+    changing: Callable[[], None] | None,
+    *,
+    is_closed: bool = True,
 ) -> Iterator[PartitionLog]:
-    """Yield the log. Changes to it are durable at the end."""
+    """Yield the log; without `changing`, which is called before anything changes, as a dry run sees it.
+
+    Changes to it are durable at the end.
+    """
     config = LogConfig(
         segment_bytes=options.segment_bytes,
         file_delete_delay_ms=0,
         delete=False,
         compact=True,
         dialect=partition.dialect,
-        rules=options.rules or recognise(partition) or LATEST_RULES,
+        rules=options.rules or recognised(partition),
     )
     start = log_start_offset(partition)
-    if dry_run:
+    if changing is None:
         for at in snapshot_offsets(files, partition.path):  # a run would delete damaged ones
             parse_file(files, f"{partition.path}/{at:020}{SNAPSHOT}", ProducerSnapshot.parse)
-        with viewed_log(files, partition.path, config, log_start_offset=start) as log:
+        with viewed_log(files, partition.path, config, log_start_offset=start, is_closed=is_closed) as log:
             log.producers.start_from(
                 producers_at(files, partition.path, config, log.segments, log.log_end_offset, replays=True)
             )
             log.high_watermark = _high_watermark(files, partition, log)
             yield log
         return
+    changing()
     log = PartitionLog.open(
         files, partition.path, config, monotonic_ms=options.now_ms, clean=True, log_start_offset=start,
         mends=Mends.NOTHING,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magicbyte.archive.retain import held
+from magicbyte.archive.retain import refuse_unsettled
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import discover, parse_file
@@ -58,7 +58,8 @@ def copied_logs(partitions: Collection[PartitionDirectory], out: Path) -> Iterat
     refuse_overlap(out, inputs_of((), partitions))
     refuse_used(out)
     source = above.pop()
-    with held(files, source, dry_run=True), whole_folder(out) as folder:
+    refuse_unsettled(files, source)
+    with whole_folder(out) as folder:
         names = set()
         for each in partitions:
             _copy(Path(each.path), folder / Path(each.path).name)

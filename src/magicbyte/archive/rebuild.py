@@ -6,9 +6,10 @@ both count as correct. Only `put` writes.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +35,7 @@ from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import read_chunks
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.extent import last_offsets, max_timestamps
-from magicbyte.records.layout import NO_TIMESTAMP, Dialect
+from magicbyte.records.layout import MAGIC, NO_TIMESTAMP, Dialect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,8 +133,8 @@ def rebuild(
             snapshots[segment.base_offset] = producers.snapshot()
         look_ups = _LookUps(partition, segment)
         made, also, end = _indexes(partition, segment, rules, producers, epochs, look_ups, dialect, limit, progress)
-        if rules.has_producers and segment.base_offset == bases[-1]:
-            snapshots[end] = producers.snapshot()
+        if rules.has_producers and segment.base_offset == bases[-1] and (end > bases[0] or end in partition.snapshots):
+            snapshots[end] = producers.snapshot()  # brokers write none for a log without records
         files = [
             _compared(partition, segment, suffix, made.get(suffix), also.get(suffix), sound=look_ups.hold(suffix))
             for suffix in INDEXES
@@ -146,33 +147,77 @@ def rebuild(
 
 
 def recognise(
-    partition: PartitionDirectory,
+    partitions: PartitionDirectory | Iterable[PartitionDirectory],
     *,
     interval_bytes: int = LATEST_RULES.interval_bytes,
     dialect: Dialect | None = None,
     limit: int = DEFAULT_MAX_BATCH_BYTES,
 ) -> IndexRules | None:
-    """Return the newest rules that give the existing files, or else correct ones; None if there are none.
+    """Return the rules of the release that wrote the files of a partition, or of all partitions of a log directory.
 
-    `interval_bytes` was the setting `index.interval.bytes`. Only the first segments are examined, about SAMPLE_BYTES of
-    them. A missing file is evidence of an older version only if there is none of its kind. Raises CorruptRecordError
-    for damage of the log.
+    These are the rules that no file contradicts, of a release that can write the formats in the logs, and that give
+    the most existing files; of several the newest. None if there are none. `interval_bytes` was the setting
+    `index.interval.bytes`. Of each partition only the first segments are examined, about SAMPLE_BYTES of them. A
+    missing file is evidence of an older version only if there is none of its kind. Raises CorruptRecordError for damage
+    of the only log; of several, damaged ones are left out.
     """
-    kinds = {suffix for segment in partition.segments for suffix in segment.companions}
-    if partition.snapshots or LEADER_EPOCHS in partition.texts:
-        kinds.add(SNAPSHOT)
+    several = [partitions] if isinstance(partitions, PartitionDirectory) else list(partitions)
+    candidates: dict[str, tuple[IndexRules, int]] = {
+        version: (replace(IndexRules.of(version), interval_bytes=interval_bytes), 0) for version in FAMILIES
+    }
+    is_known = False
+    for partition in several:
+        kinds = {suffix for segment in partition.segments for suffix in segment.companions}
+        if partition.snapshots or LEADER_EPOCHS in partition.texts:
+            kinds.add(SNAPSHOT)
+        if not kinds:
+            continue
+        try:
+            counts = {
+                version: _files_given(partition, kinds, rules, dialect, limit)
+                for version, (rules, _) in candidates.items()
+            }
+        except CorruptRecordError:
+            if len(several) == 1:
+                raise
+            continue
+        is_known = True
+        candidates = {
+            version: (rules, known + count)
+            for version, (rules, known) in candidates.items()
+            if (count := counts[version]) is not None
+        }
+    if not is_known or not candidates:
+        return None
+    return max(candidates.values(), key=lambda each: each[1])[0]  # the first of several, which is the newest
+
+
+def recognised(partition: PartitionDirectory) -> IndexRules:
+    """Return the rules that `recognise` finds, or else the newest; also for a damaged log, which readers report."""
+    with contextlib.suppress(CorruptRecordError):
+        return recognise(partition) or LATEST_RULES
+    return LATEST_RULES
+
+
+def _files_given(
+    partition: PartitionDirectory, kinds: Collection[str], rules: IndexRules, dialect: Dialect | None, limit: int
+) -> int | None:
+    """Return how many of the existing files these rules give, None if one contradicts them."""
     sizes = itertools.accumulate(segment.log.size for segment in partition.segments)
     sample = 1 + sum(size <= SAMPLE_BYTES for size in sizes)
-    next_best = None
-    for version in FAMILIES if kinds else ():
-        rules = replace(IndexRules.of(version), interval_bytes=interval_bytes)
-        segments = itertools.islice(rebuild(partition, rules, dialect=dialect, limit=limit), sample)
-        states = {_as_evidence(file, kinds) for segment in segments for file in segment.files}
-        if states <= {FileState.SAME}:
-            return rules
-        if states <= {FileState.SAME, FileState.SOUND}:
-            next_best = next_best or rules
-    return next_best
+    if (dialect or partition.dialect) is Dialect.KAFKA:
+        for segment in partition.segments[:sample]:
+            with partition.files.open(segment.log.path) as log:
+                if log.read_at(MAGIC.start, 1) > bytes([rules.release.newest_magic]):
+                    return None
+    count = 0
+    for rebuilt in itertools.islice(rebuild(partition, rules, dialect=dialect, limit=limit), sample):
+        for file in rebuilt.files:
+            state = _as_evidence(file, kinds)
+            if state not in (FileState.SAME, FileState.SOUND):
+                return None
+            count += file.state is FileState.SAME and bool(file.found_size)
+    return count
 
 
 def _as_evidence(file: RebuiltFile, kinds: Collection[str]) -> FileState:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magicbyte.archive.rebuild import recognise
+from magicbyte.archive.rebuild import recognised
 from magicbyte.archive.viewed import viewed_log
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.directory import PartitionDirectory, parse_file
 from magicbyte.log.files.filesystem import LocalFiles, exists, is_locked, put_file, read_whole
-from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.log.live.config import LogConfig
 from magicbyte.log.live.loading import Mends
@@ -93,11 +93,13 @@ def retain_logs(
     *,
     dry_run: bool = False,
     progress: Callable[[int], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Retained]:
     """Delete segments beyond the limits, log by log, and yield the results. `dry_run`: nothing is changed.
 
-    Records from the high watermark on are kept. Raises LogDirectoryError for a log directory that is in use, or was not
-    closed, and CorruptRecordError for a damaged log, which is then unchanged.
+    Records from the high watermark on are kept. `note` is called with a line about a log directory whose figures may
+    change, in a dry run. Raises LogDirectoryError for a log directory to change that is in use, or was not closed, and
+    CorruptRecordError for a damaged log: then nothing in its log directory was changed.
     """
     above: dict[str, list[PartitionDirectory]] = {}
     for each in partitions:
@@ -106,92 +108,143 @@ def retain_logs(
         above.setdefault(each.path.rstrip("/").rpartition("/")[0] or "/", []).append(each)
     for folder, inside in above.items():
         files = LocalFiles()
-        with held(files, folder, dry_run=dry_run):
-            moved: dict[TopicPartition, int] = {}
+        if dry_run:
+            doubt = why_unsettled(files, folder)
+            if doubt is not None:
+                note(doubt)
             for partition in inside:
-                retained = _retain(files, partition, limits, dry_run=dry_run)
-                if partition.topic is not None and partition.partition is not None:
-                    moved[TopicPartition(partition.topic, partition.partition)] = retained.log_start_offset
+                yield _planned(files, partition, limits, is_closed=doubt is None).result
                 progress(partition.size)
+            continue
+        with held(files, folder) as changing:
+            plans = [_planned(files, partition, limits) for partition in inside]  # all, before anything is changed
+            changing()
+            moved: dict[TopicPartition, int] = {}
+            for plan in plans:
+                retained = _apply(files, plan, limits)
+                if plan.partition.topic is not None and plan.partition.partition is not None:
+                    moved[TopicPartition(plan.partition.topic, plan.partition.partition)] = retained.log_start_offset
+                progress(plan.partition.size)
                 yield retained
-            if not dry_run:
-                _put_log_starts(files, folder, moved, {each.name: each for each in inside})
+            _put_log_starts(files, folder, moved, {each.name: each for each in inside})
 
 
 @contextlib.contextmanager
-def held(files: WritableFileSystem, folder: str, *, dry_run: bool) -> Iterator[None]:
-    """Lock the log directory at `folder`, if it is one; its clean shutdown marker is removed meanwhile.
+def held(files: WritableFileSystem, folder: str) -> Iterator[Callable[[], None]]:
+    """Lock the log directory at `folder`, if it is one, and yield a function to be called before anything changes.
 
-    `dry_run`: nothing is written, neither lock nor marker, so that no write permission is needed. Raises
-    LogDirectoryError for a log directory that is in use, or was not closed.
+    It removes the clean shutdown marker, which is restored at the end. Raises LogDirectoryError for a log directory
+    that is in use, or was not closed; then nothing was changed.
     """
-    marker = f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"
-    is_log_directory = any(exists(files, f"{folder}/{name}") for name in checkpoints.OFFSET_CHECKPOINTS)
-    if not is_log_directory:
-        yield
+    if not _is_log_directory(files, folder):
+        yield lambda: None
         return
-    in_use = f"{folder}: a broker is using this log directory; it must be stopped first"
-    if dry_run:
-        if is_locked(Path(folder, LOCK)):
-            raise LogDirectoryError(in_use)
-        _content_of_mark(files, marker)
-        yield
-        return
+    refuse_unsettled(files, folder)
     try:
         lock = files.lock(f"{folder}/{LOCK}")
     except BlockingIOError as error:
-        raise LogDirectoryError(in_use) from error
+        raise LogDirectoryError(_in_use(folder)) from error
+    marker = f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"
     try:
-        said = _content_of_mark(files, marker)
-        files.delete(marker)
-        files.sync_directory(folder)
-        yield
-        put_file(files, marker, said)
+        refuse_unsettled(files, folder, is_mine=True)  # a broker may have come in between
+        content = read_whole(files, marker)
+        is_changed = False
+
+        def changing() -> None:
+            nonlocal is_changed
+            if not is_changed:
+                files.delete(marker)
+                files.sync_directory(folder)
+                is_changed = True
+
+        yield changing
+        if is_changed:
+            put_file(files, marker, content)
     finally:
         lock.release()
 
 
-def _content_of_mark(files: WritableFileSystem, marker: str) -> bytes:
-    """Return the content of the clean shutdown marker. Raises LogDirectoryError without one."""
-    if not exists(files, marker):
-        folder, _, name = marker.rpartition("/")
+def refuse_unsettled(files: WritableFileSystem, folder: str, *, is_mine: bool = False) -> None:
+    """Raise LogDirectoryError for a log directory that is in use, or was not closed. `is_mine`: this process locks it.
+
+    Nothing is written, so that no write permission is needed.
+    """
+    if not _is_log_directory(files, folder):
+        return
+    if not is_mine and is_locked(Path(folder, LOCK)):
+        raise LogDirectoryError(_in_use(folder))
+    if not exists(files, f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"):
         raise LogDirectoryError(
-            f"{folder}: its broker was not shut down cleanly: expected {name}; "
+            f"{folder}: its broker was not shut down cleanly: expected {checkpoints.CLEAN_SHUTDOWN}; "
             "start the broker so that it recovers its logs, and stop it, or use the output of salvage or convert"
         )
-    return read_whole(files, marker)
 
 
-def _retain(files: LocalFiles, partition: PartitionDirectory, limits: RetentionLimits, *, dry_run: bool) -> Retained:
+def why_unsettled(files: WritableFileSystem, folder: str) -> str | None:
+    """Return why what is read of a log directory may change, None if its broker closed it."""
+    if not _is_log_directory(files, folder):
+        return None
+    if is_locked(Path(folder, LOCK)):
+        return f"{folder}: a broker is using this log directory: the figures may change"
+    if not exists(files, f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"):
+        return f"{folder}: its broker was not shut down cleanly: the figures may change when it recovers its logs"
+    return None
+
+
+def _is_log_directory(files: WritableFileSystem, folder: str) -> bool:
+    return any(exists(files, f"{folder}/{name}") for name in checkpoints.OFFSET_CHECKPOINTS)
+
+
+def _in_use(folder: str) -> str:
+    return f"{folder}: a broker is using this log directory; stop it first"
+
+
+class _Plan(NamedTuple):
+    """What retention would do to a log, which then starts at `start` or later: `result`."""
+
+    partition: PartitionDirectory
+    config: LogConfig
+    start: int
+    result: Retained
+
+
+def _planned(
+    files: LocalFiles, partition: PartitionDirectory, limits: RetentionLimits, *, is_closed: bool = True
+) -> _Plan:
     config = LogConfig(
         retention_ms=limits.retention_ms,
         retention_bytes=limits.retention_bytes,
         head_truncation=limits.head_truncation,
         file_delete_delay_ms=0,
         dialect=partition.dialect,
-        rules=limits.rules or recognise(partition) or LATEST_RULES,
+        rules=limits.rules or recognised(partition),
     )
     start = log_start_offset(partition)
-    with viewed_log(files, partition.path, config, log_start_offset=start) as log:
+    with viewed_log(files, partition.path, config, log_start_offset=start, is_closed=is_closed) as log:
         high_watermark = known_high_watermark(files, partition, log)
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         if limits.before_offset is not None:
             start = max(log.log_start_offset, min(limits.before_offset, log.high_watermark))
             log.log_start_offset = start
         removed, begin = log.retention(limits.now_ms).plan(log.segments)
-        known = log.high_watermark
-        end, size = log.log_end_offset, log.size
-    if removed and not dry_run:
-        log = PartitionLog.open(
-            files, partition.path, config, monotonic_ms=limits.now_ms, clean=True, log_start_offset=start,
-            mends=Mends.NOTHING,
-        )  # fmt: skip
-        log.high_watermark = known
-        removed = log.delete_old_segments(Moment.fixed(limits.now_ms))
-        log.remove_deleted(limits.now_ms)
-        begin = log.log_start_offset
-        log.close()
-    return Retained(partition.name, partition.path, size, tuple(removed), begin, end, known)
+        known, end, size = log.high_watermark, log.log_end_offset, log.size
+    result = Retained(partition.name, partition.path, size, tuple(removed), begin, end, known)
+    return _Plan(partition, config, start, result)
+
+
+def _apply(files: LocalFiles, plan: _Plan, limits: RetentionLimits) -> Retained:
+    if not plan.result.removed:
+        return plan.result
+    log = PartitionLog.open(
+        files, plan.partition.path, plan.config, monotonic_ms=limits.now_ms, clean=True, log_start_offset=plan.start,
+        mends=Mends.NOTHING,
+    )  # fmt: skip
+    log.high_watermark = plan.result.high_watermark
+    removed = log.delete_old_segments(Moment.fixed(limits.now_ms))
+    log.remove_deleted(limits.now_ms)
+    begin = log.log_start_offset
+    log.close()
+    return replace(plan.result, removed=tuple(removed), log_start_offset=begin)
 
 
 def known_high_watermark(files: LocalFiles, partition: PartitionDirectory, log: PartitionLog) -> int:

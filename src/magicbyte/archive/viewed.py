@@ -1,4 +1,4 @@
-"""Open a closed log read-only as a broker's log, for the plan of a dry run."""
+"""Open a log read-only as a broker's log, for the plan of a change and for dry runs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from magicbyte.errors import LogDirectoryError
+from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.log.files.directory import LOG
 from magicbyte.log.files.filesystem import ViewedFiles
 from magicbyte.log.files.health import Health
 from magicbyte.log.files.open_files import bounded
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.live.loading import Loaded
 from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.log.live.producers import producers_at
 from magicbyte.log.live.segment import Segment
 from magicbyte.log.live.segment_names import segment_bases
 
@@ -23,23 +25,34 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def viewed_log(
-    files: WritableFileSystem, folder: str, config: LogConfig, *, log_start_offset: int = 0
+    files: WritableFileSystem, folder: str, config: LogConfig, *, log_start_offset: int = 0, is_closed: bool = True
 ) -> Iterator[PartitionLog]:
-    """Yield a closed log, opened read-only: nothing is changed, created or repaired.
+    """Yield a log, opened read-only: nothing is changed, created or repaired.
 
-    Raises LogDirectoryError for a folder without segments, CorruptRecordError for a missing or wrong index: then the
-    log would need recovery.
+    Missing or wrong indexes are made in memory. Unless it `is_closed`, the log ends before a torn end, as its broker
+    would leave it. Raises LogDirectoryError for a folder without segments, CorruptRecordError for other damage.
     """
     viewed = bounded(ViewedFiles(files), health := Health(folder))
     loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
+
+    def cut(kept: int, error: CorruptRecordError | None) -> None:
+        if is_closed:
+            found = f"{segment.log.size - kept} bytes that are none"
+            why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
+            raise why.locate(path=segment.path(LOG))
+
     try:
         for base in segment_bases(viewed, folder):
             segment = Segment.of_log(viewed, folder, base, config)
             loaded.segments.append(segment)
-            segment.open_indexes()
+            try:
+                segment.open_indexes()
+                loaded.end_offset = segment.end_offset()
+            except CorruptRecordError:
+                before = producers_at(viewed, folder, config, loaded.segments[:-1], base, replays=True)
+                loaded.end_offset = segment.recover(before, None, cut, durable=False).end_offset
         if not loaded.segments:
             raise LogDirectoryError(f"{folder}: expected a .log file")
-        loaded.end_offset = segment.end_offset()
         log = PartitionLog(viewed, folder, config, loaded, health, lambda: None, lambda _most: 0)
         log.log_start_offset = max(log_start_offset, log.log_start_offset)
         yield log

@@ -110,7 +110,7 @@ def compact(
     total = sum(each.size for each in chosen)
     with copies(chosen, out, dry_run=dry_run) as copied, progress(3 * total) as advance:
         partitions = chosen if copied is None else copied.partitions
-        for compacted in compact_logs(partitions, how, dry_run=dry_run, progress=advance):
+        for compacted in compact_logs(partitions, how, dry_run=dry_run, progress=advance, note=complain):
             if copied is not None:
                 compacted.path = copied.final(compacted.path)
                 compacted.error = compacted.error and copied.relocate(compacted.error)

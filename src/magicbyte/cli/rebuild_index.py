@@ -94,11 +94,18 @@ def rebuild_index(
     damage = DamagePolicy("skip")
     report = _Report(form, write=write, out=out)
     with progress(sum(each.size for each in partitions)) as advance:
+        known_of: dict[str | None, IndexRules | None] = {}
         for partition in partitions:
             known = given
             if given is None:
-                with contextlib.suppress(CorruptRecordError):  # reported below, after the segments before it
-                    known = recognise(partition, interval_bytes=index_interval, dialect=dialect, limit=max_batch_bytes)
+                if partition.log_directory not in known_of or partition.log_directory is None:
+                    beside = [each for each in partitions if each.log_directory == partition.log_directory]
+                    with contextlib.suppress(CorruptRecordError):  # reported below, after the segments before it
+                        known_of[partition.log_directory] = recognise(
+                            beside if partition.log_directory is not None else partition,
+                            interval_bytes=index_interval, dialect=dialect, limit=max_batch_bytes,
+                        )  # fmt: skip
+                known = known_of.get(partition.log_directory)
             rules = known or replace(LATEST_RULES, interval_bytes=index_interval)
             report.begin(partition, rules, recognised=given is None and known is not None)
             try:

@@ -12,7 +12,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
-from magicbyte.cli.output import say, say_json
+from magicbyte.cli.output import complain, doubtful, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 from magicbyte.clock import SystemClock
@@ -20,6 +20,7 @@ from magicbyte.errors import CorruptRecordError
 
 if TYPE_CHECKING:
     from magicbyte.archive.retain import Retained
+    from magicbyte.log.files.directory import PartitionDirectory
     from magicbyte.ports import TopicPartition
 
 
@@ -88,6 +89,8 @@ def retain(
         raise click.UsageError("expected --older-than, --bytes or --before-offset")
     check_mode(out=out, in_place=in_place, dry_run=dry_run)
     partitions = choose(in_use(discover(paths, as_)), topics)
+    left_out = [] if topics else _kept_by_key(partitions, paths)
+    partitions = [each for each in partitions if each not in left_out]
     if before_offset is not None and len(partitions) != 1:
         raise click.UsageError(f"--before-offset: expected one partition, found {len(partitions)}")
     limits = RetentionLimits(
@@ -103,8 +106,9 @@ def retain(
     with copies(partitions, out, dry_run=dry_run) as copied, progress(total) as advance:
         try:
             for each in retain_logs(
-                partitions if copied is None else copied.partitions, limits, dry_run=dry_run, progress=advance
-            ):
+                partitions if copied is None else copied.partitions, limits, dry_run=dry_run, progress=advance,
+                note=complain,
+            ):  # fmt: skip
                 done.append(each if copied is None else replace(each, path=copied.final(each.path)))
                 if form == "text":
                     say(*_lines(each, dry_run=dry_run))
@@ -112,11 +116,30 @@ def retain(
             raise error if copied is None else copied.relocate(error) from None
     removed = sum(each.removed_bytes for each in done)
     if form == "json":
-        found = {"dryRun": dry_run, "partitions": [each.to_json() for each in done], "removedBytes": removed}
+        found = {
+            "dryRun": dry_run,
+            "partitions": [each.to_json() for each in done],
+            "removedBytes": removed,
+            "leftOut": [each.name for each in left_out],
+        }
         say_json(found)
     else:
+        for partition in left_out:
+            say(
+                doubtful(
+                    f"{partition.name}: left out, because its topic is compacted, not deleted: --topic includes it"
+                )
+            )
         verb = "would go" if dry_run else "gone"
         say(f"{many(len(done), 'partition')}: {size_text(removed)} {verb}")
+
+
+def _kept_by_key(partitions: list[PartitionDirectory], paths: tuple[str, ...]) -> list[PartitionDirectory]:
+    """Return the partitions of compacted topics, except those whose own folder is named."""
+    from magicbyte.archive.compact import kept_by_key
+
+    named = {Path(path).resolve() for path in paths}
+    return [each for each in kept_by_key(partitions) if Path(each.path).resolve() not in named]
 
 
 def _lines(done: Retained, *, dry_run: bool) -> list[str]:

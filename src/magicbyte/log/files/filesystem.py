@@ -340,30 +340,30 @@ class LocalFiles:
 
 
 class _Viewed:
-    """A read-only file for callers that take a WritableFile. Without a file: an empty one."""
+    """A read-only file for callers that take a WritableFile. Only its view can be truncated."""
 
-    def __init__(self, path: str, file: ReadableFile | None) -> None:
-        self.path, self._file = path, file
-        self.size = 0 if file is None else file.size
+    def __init__(self, path: str, file: ReadableFile) -> None:
+        self.path, self._file, self.size = path, file, file.size
 
     def fileno(self) -> int | None:
-        return None if self._file is None else self._file.fileno()
+        return self._file.fileno()
 
     def read_at(self, position: int, length: int) -> bytes:
-        return b"" if self._file is None else self._file.read_at(position, length)
+        return self._file.read_at(position, min(length, max(self.size - position, 0)))
 
     def read_into(self, position: int, buffer: memoryview) -> int:
-        return 0 if self._file is None else self._file.read_into(position, buffer)
+        return self._file.read_into(position, buffer[: max(self.size - position, 0)])
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._file.close()
 
     def write_at(self, position: int, *pieces: Buffer) -> None:  # noqa: ARG002 (a WritableFile's)
         raise _only_viewed(self.path)
 
-    def truncate(self, size: int) -> None:  # noqa: ARG002
-        raise _only_viewed(self.path)
+    def truncate(self, size: int) -> None:
+        if size > self.size:
+            raise _only_viewed(self.path)
+        self.size = size
 
     def sync(self) -> None:
         raise _only_viewed(self.path)
@@ -377,19 +377,65 @@ class _Viewed:
         self.close()
 
 
+class _InMemory:
+    """A file of a view, in memory."""
+
+    def __init__(self, path: str, content: bytearray) -> None:
+        self.path, self._content = path, content
+
+    @property
+    def size(self) -> int:
+        return len(self._content)
+
+    def fileno(self) -> int | None:
+        return None
+
+    def read_at(self, position: int, length: int) -> bytes:
+        return bytes(self._content[position : position + length])
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read_at(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def write_at(self, position: int, *pieces: Buffer) -> None:
+        data = b"".join(pieces)
+        self._content[position : position + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        del self._content[size:]
+        self._content.extend(bytes(size - len(self._content)))
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None", /
+    ) -> None:
+        pass
+
+
 def _only_viewed(path: str) -> OSError:
     return OSError(errno.EROFS, "is only looked at", path)
 
 
 class ViewedFiles:
-    """A read-only view of another file system. Files to edit are opened for reading, new files are empty and not made.
+    """A read-only view of another file system. Files to edit are opened for reading, new files are in memory.
 
-    It needs no permission to write. Operations that would change anything raise OSError.
+    It needs no permission to write. Of operations that would change anything, deletions are in this view only, and the
+    others raise OSError.
     """
 
     def __init__(self, files: WritableFileSystem) -> None:
         self._files = files
-        self._new: set[str] = set()
+        self._made: dict[str, bytearray] = {}
+        self._deleted: set[str] = set()
 
     def list(self, path: str) -> list[FileEntry]:
         """Return the entries of the directory `path`, by name."""
@@ -401,28 +447,35 @@ class ViewedFiles:
 
     def entry(self, path: str) -> FileEntry:
         """Return the entry of the file or directory at `path`."""
+        if path in self._made:
+            return FileEntry(path, len(self._made[path]), is_directory=False)
+        if path in self._deleted:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self._files.entry(path)
 
     def open(self, path: str) -> ReadableFile:
         """Open the file at `path` for reading."""
-        return self._files.open(path)
+        return self.edit(path)
 
     def create(self, path: str) -> WritableFile:
-        """Return an empty file. Nothing is made at `path`."""
-        self._new.add(path)
-        return _Viewed(path, None)
+        """Return an empty file in memory. Nothing is made at `path`."""
+        self._made[path] = bytearray()
+        return self.edit(path)
 
     def edit(self, path: str) -> WritableFile:
         """Open the file at `path` for reading, or one that was created here."""
-        return _Viewed(path, None if path in self._new else self._files.open(path))
+        if path in self._made:
+            return _InMemory(path, self._made[path])
+        return _Viewed(path, self._files.open(path))
 
     def rename(self, source: str, target: str) -> None:  # noqa: ARG002 (a WritableFileSystem's)
         """Raise OSError."""
         raise _only_viewed(source)
 
     def delete(self, path: str) -> None:
-        """Raise OSError."""
-        raise _only_viewed(path)
+        """Delete the file at `path` in this view."""
+        self._made.pop(path, None)
+        self._deleted.add(path)
 
     def make_directory(self, path: str) -> None:
         """Raise OSError."""
