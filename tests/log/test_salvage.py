@@ -24,9 +24,10 @@ from magicbyte.archive.writer import PartitionWriter
 from magicbyte.codecs import Codec
 from magicbyte.errors import TruncatedLogError
 from magicbyte.log.files.directory import discover
-from magicbyte.log.files.entry_search import Limits, limits_of
+from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.index_writer import LATEST_RULES
 from magicbyte.log.files.resync import Gap, Sound, walk
+from magicbyte.log.files.segment_ranges import segment_ranges
 from magicbyte.ports import TopicPartition
 from magicbyte.records.batch import batch_attributes, build_batch
 from magicbyte.records.control import ControlType, build_marker
@@ -194,7 +195,7 @@ def test_a_salvaged_partition_is_whole_and_its_source_untouched(tmp_path):
     assert (tmp_path / "out" / "t-0" / f"{0:020}.log").read_bytes() == b"".join(BATCHES[:4] + BATCHES[5:])
     assert (report.entries, report.bytes, len(report.lost)) == (11, len(WHOLE) - len(BATCHES[4]), 1)
     again = discover([str(tmp_path / "out" / "t-0")])[0]
-    assert plan_segment(Memory(before), limits_of(again, again.segments[0]), Dialect.KAFKA).entries == 11
+    assert plan_segment(Memory(before), segment_ranges(again)[0].limits, Dialect.KAFKA).entries == 11
 
 
 def test_a_segment_of_which_nothing_is_left_goes_unless_it_is_the_last(tmp_path):

@@ -20,7 +20,7 @@ from magicbyte.archive.findings import Depth
 from magicbyte.archive.salvage import plan_segment
 from magicbyte.archive.verify import verify
 from magicbyte.log.files.directory import discover
-from magicbyte.log.files.entry_search import limits_of
+from magicbyte.log.files.segment_ranges import segment_ranges
 from magicbyte.records.layout import Dialect
 from simulation.damage_score import figures, of_salvage, of_verify
 from simulation.damaged_logs import DamagedLog, damage, log_of, write
@@ -92,7 +92,7 @@ def scored(log: DamagedLog) -> dict[str, Any]:
         os.truncate(name / f"{0:020}.log", len(log.content))  # takes no room: all is read from memory
         (found,) = discover([str(name)])
     partition = replace(found, files=HeldFiles(log.content))
-    plan = plan_segment(Held(log.content), limits_of(partition, partition.segments[0]), Dialect.KAFKA)
+    plan = plan_segment(Held(log.content), segment_ranges(partition)[0].limits, Dialect.KAFKA)
     return figures(of_salvage(log, plan), of_verify(log, verify([partition], depth=Depth.QUICK)))
 
 

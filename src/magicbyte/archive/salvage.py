@@ -12,7 +12,7 @@ import bisect
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,13 +21,14 @@ from magicbyte.archive.writer import LogDirectoryWriter, temporary_name
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files.chunk import Chunk
-from magicbyte.log.files.entry_search import Limits, limits_of
+from magicbyte.log.files.entry_search import MAX_OFFSET, Limits
 from magicbyte.log.files.heads import entry_heads
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, looked_into
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.log.files.reader import CHUNK_BYTES, decode_chunk, read_chunks
 from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
+from magicbyte.log.files.segment_ranges import segment_ranges
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.control import marker_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
@@ -128,7 +129,7 @@ class SalvageReport:
 
 
 DUPLICATE = "another batch has its offsets"
-IMPOSSIBLE = "its offset is outside this segment's range"
+IMPOSSIBLE = "its offset belongs to another segment"
 CONTRADICTED = "its offset contradicts those around it"
 CONTENT = "it may be the content of a record: nothing is missing at its offsets"
 MEANINGLESS = "a transaction marker without a type: brokers do not open a log that contains it"
@@ -185,13 +186,17 @@ class _EntryRow:
 
 @dataclass(slots=True)
 class SegmentPlan:
-    """The entries to take from one segment, in the order of offsets, and those to leave out."""
+    """The entries to take from one segment, in the order of offsets, and those to leave out.
+
+    `offsets`: the first and last offset of the entries to take, None without any.
+    """
 
     extents: list[Extent]
     entries: int
     moved: int
     lost: list[Loss]
     aside: list[Aside]
+    offsets: tuple[int, int] | None
 
 
 def plan_segment(
@@ -364,7 +369,15 @@ class _SalvagePlanner:
         self.aside.sort(key=lambda aside: aside.position)
         lost = [Loss(self.file.path, gap.position, gap.end, self._missing(gap, taken), gap.error) for gap in self.gaps]
         entries = sum(row.entries for row in self.main) + len(taken)
-        return SegmentPlan(self._extents(taken), entries, len(taken), lost, self.aside)
+        return SegmentPlan(self._extents(taken), entries, len(taken), lost, self.aside, self._offsets(taken))
+
+    def _offsets(self, taken: list[tuple[_Suspect, _Home]]) -> tuple[int, int] | None:
+        """Return the first and last offset of the entries to take."""
+        firsts, lasts = [each.first for each, _ in taken], [each.last for each, _ in taken]
+        if self.main:
+            firsts.append(first_offset_at(self.file, self.main[0].position, self.dialect))
+            lasts.append(self.main[-1].last)
+        return (min(firsts), max(lasts)) if firsts else None
 
     def _chosen(self) -> list[tuple[_Suspect, _Home]]:
         """Return the entries out of order to insert, in the order of offsets. Leave out the others."""
@@ -661,14 +674,20 @@ def salvage_segments(
     report = SalvageReport(partition.path, len(segments))
     dialect = options.dialect or partition.dialect
     kernel.expect(sum(segment.log.size for segment in segments))
-    for segment in segments:
+    end_offset = 0
+    chosen = {segment.base_offset for segment in segments}
+    for segment, limits, _ in segment_ranges(partition, dialect, options.limit):
+        if segment.base_offset not in chosen:
+            continue
         with partition.files.open(segment.log.path) as file:
-            limits = limits_of(partition, segment, options.limit)
-            plan = plan_segment(file, limits, dialect, options.progress, options.rules, opens=options.opens)
+            within = replace(limits, low=max(limits.low, end_offset))
+            plan = plan_segment(file, within, dialect, options.progress, options.rules, opens=options.opens)
             report.add(plan)
+            first, last = plan.offsets or (segment.base_offset, -1)
+            end_offset = max(end_offset, min(last + 1, MAX_OFFSET))
             # an empty segment is dropped, except the last one: its base is the log end offset
             if writer is not None and (plan.extents or segment is partition.segments[-1]):
-                writer.roll(max(segment.base_offset, writer.end_offset))
+                writer.roll(max(min(segment.base_offset, first), writer.end_offset))
                 _copy(file, plan, writer)
     return report
 

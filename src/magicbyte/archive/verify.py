@@ -24,7 +24,9 @@ from magicbyte.archive.findings import (
     ORDER,
     READ,
     REBUILD,
+    RENAME,
     SALVAGE,
+    SPLIT,
     TORN,
     WAIT,
     Depth,
@@ -41,14 +43,15 @@ from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLo
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, log_directories
-from magicbyte.log.files.entry_search import limits_of
 from magicbyte.log.files.filesystem import read_whole
+from magicbyte.log.files.index_writer import MAX_RELATIVE
 from magicbyte.log.files.left_out import in_use, left_out
 from magicbyte.log.files.missing import CheckpointedOffsets, missing_of, missing_partitions
 from magicbyte.log.files.partitions import choose, recovery_offset
 from magicbyte.log.files.producer_state import LeaderEpochs
 from magicbyte.log.files.reader import Buffers, decode_chunk, read_chunks
 from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
+from magicbyte.log.files.segment_ranges import segment_ranges
 from magicbyte.records.arrays import at_each_byte
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.enriched import EnrichedMessage
@@ -72,6 +75,7 @@ from magicbyte.records.scan import BatchTable, scan
 if TYPE_CHECKING:
     from magicbyte.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory, SegmentFiles
     from magicbyte.log.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+    from magicbyte.log.files.segment_ranges import SegmentRange
     from magicbyte.ports import ReadableFile, TopicPartition
     from magicbyte.records.columns import RecordColumns
 
@@ -199,7 +203,8 @@ class PartitionCheck:
         self.partition, self.depth, self.dialect, self.limit = partition, depth, dialect, limit
         self.progress, self.pool, self.threads = progress, pool, threads
         self.buffers = Buffers(kept=max(threads, _WAITING) + _WALKED) if buffers is None else buffers
-        self.end_offset = partition.segments[0].base_offset if partition.segments else 0
+        self.ranges = segment_ranges(partition, dialect, limit)
+        self.end_offset = self.ranges[0].limits.low if self.ranges else 0
         self.reached_offset = self.end_offset  # the end with damaged entries whose offsets are known
         self.epochs = LeaderEpochs()
         self.ends_with_batch: bool | None = None
@@ -208,8 +213,8 @@ class PartitionCheck:
 
     def check(self) -> Iterator[Finding]:
         """Yield the findings of all files of the partition."""
-        for segment in self.partition.segments:
-            yield from self.segment(segment)
+        for each in self.ranges:
+            yield from self.segment(each)
         yield from self.beside()
 
     def follow(self, end_offset: int, epochs: LeaderEpochs, *, ends_with_batch: bool | None) -> None:
@@ -221,11 +226,12 @@ class PartitionCheck:
 
     # ---- a segment
 
-    def segment(self, segment: SegmentFiles) -> list[Finding]:
-        """Return the findings of the next segment, by path and position."""
-        return sorted(self._segment(segment), key=lambda finding: (finding.path, finding.position or 0))
+    def segment(self, checked: SegmentRange) -> list[Finding]:
+        """Return the findings of the next segment, one of `ranges`, by path and position."""
+        return sorted(self._segment(checked), key=lambda finding: (finding.path, finding.position or 0))
 
-    def _segment(self, segment: SegmentFiles) -> list[Finding]:
+    def _segment(self, checked: SegmentRange) -> list[Finding]:
+        segment = checked.segment
         state = _Segment(segment.log.path, last=self.end_offset - 1)
         is_last = segment is self.partition.segments[-1]
         indexes = None if self.depth is Depth.QUICK else _Indexes(self.partition, segment)
@@ -233,7 +239,9 @@ class PartitionCheck:
         gaps: list[Gap] = []
         ahead = self.pool if self.threads > 1 else None
         with self.partition.files.open(segment.log.path) as file:
-            limits = limits_of(self.partition, segment, self.limit)
+            limits = checked.limits
+            if checked.misnamed is not None:
+                limits = replace(limits, low=max(limits.low, self.end_offset))
             for event in walk(file, limits, self.dialect, pool=ahead, buffers=self.buffers):
                 if isinstance(event, Gap):
                     self.progress(event.end - event.position)
@@ -256,7 +264,8 @@ class PartitionCheck:
         for task in pending:
             state.findings += task.result()
         state.findings += _lz4_findings(state)
-        self.end_offset = max(self.end_offset, segment.base_offset, state.last + 1)
+        base = segment.base_offset if checked.misnamed is None else 0
+        self.end_offset = max(self.end_offset, base, state.last + 1)
         if indexes is not None:
             is_sound = not any(each.path == state.path and each.severity is Severity.ERROR for each in state.findings)
             is_trusted = self._recovery is None or self.end_offset <= self._recovery
@@ -267,6 +276,7 @@ class PartitionCheck:
                 state.findings += self.transactions.segment(
                     state.path, indexes.transactions, severity, is_sound=is_sound
                 )
+        state.findings += _name_findings(checked, state.last)
         return state.findings
 
     def _entries(
@@ -279,7 +289,7 @@ class PartitionCheck:
         elif sound.order is RowOrder.BACK:
             state.back.append(run)
         else:
-            expected = "one of this segment" if sound.order is RowOrder.OUTSIDE else f"> {state.last}"
+            expected = "one that no other segment has" if sound.order is RowOrder.OUTSIDE else f"> {state.last}"
             state.findings.append(_out_of_order(state.path, expected, run.position, run.end, (run.first, run.last)))
         if self.depth is Depth.QUICK:
             state.last = max(state.last, sound.last) if sound.order is RowOrder.MAIN else state.last
@@ -670,6 +680,17 @@ def _wrapper_frame(entry: memoryview, dialect: Dialect) -> bytes:
         return bytes((view.value or b"")[:_FRAME])
     except CorruptRecordError:  # reported by DEEP
         return b""
+
+
+def _name_findings(checked: SegmentRange, last: int) -> Iterator[Finding]:
+    """Yield a finding if the name of a segment excludes its first entries, or is too far below its last offset."""
+    base, path = checked.segment.base_offset, checked.segment.log.path
+    if checked.misnamed is not None:
+        expected = f"{checked.misnamed}, its first offset"
+        yield Finding(Severity.ERROR, path, "base offset in the file's name", expected, str(base), RENAME)
+    elif last - base > MAX_RELATIVE:
+        expected = f"up to {base + MAX_RELATIVE}, which its indexes can hold"
+        yield Finding(Severity.WARNING, path, "last offset of the segment", expected, str(last), SPLIT)
 
 
 def _lz4_findings(state: _Segment) -> Iterator[Finding]:

@@ -34,7 +34,9 @@ def check_segments(partition: PartitionDirectory, count: int, depth: Depth, limi
     kernel.expect(sum(segment.log.size for segment in partition.segments[:count]))
     with ThreadPoolExecutor(1, "magicbyte-verify") as pool:
         check = PartitionCheck(partition, depth, partition.dialect, limit, pool)
-        findings = [finding for segment in partition.segments[:count] for finding in check.segment(segment)]
+        chosen = {segment.base_offset for segment in partition.segments[:count]}
+        ranges = [each for each in check.ranges if each.segment.base_offset in chosen]
+        findings = [finding for each in ranges for finding in check.segment(each)]
     base = partition.segments[0].base_offset
     return CheckedSegments(findings, base, check.end_offset, check.epochs, check.ends_with_batch, check.transactions)
 

@@ -28,7 +28,6 @@ from magicbyte.records.layout import (
 from magicbyte.wire.checksum import crc32, crc32c
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
     from magicbyte.ports import ReadableFile
 
 MAX_RELATIVE = (1 << 31) - 1
@@ -48,14 +47,6 @@ class Limits:
     low: int = 0
     high: int = MAX_OFFSET
     entry_bytes: int = DEFAULT_MAX_BATCH_BYTES
-
-
-def limits_of(partition: PartitionDirectory, segment: SegmentFiles, limit: int = DEFAULT_MAX_BATCH_BYTES) -> Limits:
-    """Return the limits of a segment, from its own base offset and that of the next one."""
-    bases = [each.base_offset for each in partition.segments]
-    later = [base for base in bases if base > segment.base_offset]
-    high = min(later) - 1 if later else min(segment.base_offset + MAX_RELATIVE, MAX_OFFSET)
-    return Limits(segment.base_offset, high, limit)
 
 
 class Entry(NamedTuple):

@@ -189,7 +189,8 @@ class Judgement:
                 if count >= _SHORT_RUN and rising and not contradicted:
                     return candidate.position, Resumption.SEARCHED
                 if not cut and (goes_on or not (self._tail_of_record(end) or self._claims(position, end, last))):
-                    stray = contradicted or (not rising and count == 1 and not goes_on) or highest > self.limits.high
+                    too_far = highest > min(self.limits.high, last + MAX_RELATIVE)
+                    stray = contradicted or (not rising and count == 1 and not goes_on) or too_far
                     return candidate.position, Resumption.STRAY if stray else Resumption.SEARCHED
             candidates.skip_to = candidate.end if held is None or held < end else end
         return self.file.size, Resumption.SURE

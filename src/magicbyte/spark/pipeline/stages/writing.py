@@ -113,7 +113,7 @@ def join(
     folder, is_source = work.next_folder(), not work.owned
     if folder.exists():  # of a worker that died here
         remove(folder)
-    if any(part.made and part.made.next_offset > later.base_offset for part, later in itertools.pairwise(parts)):
+    if any(part.made and part.made.next_offset > _begin(later) for part, later in itertools.pairwise(parts)):
         return {**run(), **costs}
     raise_first(part.error for part in parts)
     result = put(folder, [part.made for part in parts if part.made is not None])
@@ -123,6 +123,12 @@ def join(
         if is_source:
             work.source_digests |= part.source_digests
     return {**result, **costs}
+
+
+def _begin(part: WrittenPart) -> int:
+    """Return the first offset of a part: that of its first segment's name, or a lower one that was written."""
+    written = part.made.segments if part.made else []
+    return min([part.base_offset, *(segment.base_offset for segment in written)])
 
 
 def _above(work: Work) -> Path:
