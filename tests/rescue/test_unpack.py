@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import struct
 import tarfile
 import zipfile
 from pathlib import Path
@@ -101,17 +102,109 @@ def test_of_a_segment_that_is_there_twice_the_larger_one_is_taken_and_it_is_said
     assert contents(tmp_path / "to") == {SEGMENT: b"whole data"}
 
 
-@pytest.mark.parametrize("name", [f"../../{SEGMENT}", f"a/../../{SEGMENT}", f"..\\{SEGMENT}"])
-def test_names_that_lead_out_are_refused(name: str, tmp_path: Path) -> None:
-    archive = tar_with(tmp_path / "x.tar", (named(name), b"data"))
-    with pytest.raises(LogDirectoryError, match="found one outside"):
-        unpack(archive, tmp_path / "to", ROOMY)
-    zipped = tmp_path / "x.zip"
-    with zipfile.ZipFile(zipped, "w") as out:
-        out.writestr(name, b"data")
-    with pytest.raises(LogDirectoryError, match="found one outside"):
-        unpack(zipped, tmp_path / "to", ROOMY)
-    assert contents(tmp_path / "to") == {}
+LEFT_OUT = {
+    "outside": f"../../{SEGMENT}",
+    "outside, further down": f"a/../../{SEGMENT}",
+    "outside, of Windows": f"..\\{SEGMENT}",
+    "a name that is too long": f"{'n' * 300}/{SEGMENT}",
+    "a path that is too long": f"{'long/' * 1000}{SEGMENT}",
+    "below a file": f"t-1/{0:020}.log/{SEGMENT}",
+    "a folder's": "f-0",
+}
+RENAMED = {"not UTF-8": "caf\udce9", "a line break": "two\nlines", "moves the cursor": "\x1b[2J"}
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+@pytest.mark.parametrize("odd", LEFT_OUT)
+def test_an_odd_member_is_left_out_and_told_and_the_others_come_out(odd: str, kind: str, tmp_path: Path) -> None:
+    folder_first = (named(f"{0:020}.log/f-0/{0:020}.log"), b"below")
+    name = LEFT_OUT[odd] if odd != "a folder's" else f"{0:020}.log"
+    members = [
+        folder_first,
+        (named(f"t-1/{0:020}.log"), b"data"),
+        (named(name), b"odd"),
+        (named(f"t-2/{0:020}.log"), b"more"),
+    ]
+    archive = tmp_path / f"x.{kind}"
+    if kind == "tar":
+        tar_with(archive, *members)
+    else:
+        with zipfile.ZipFile(archive, "w") as out:
+            for info, data in members:
+                out.writestr(info.name, data)
+    found = unpack(archive, tmp_path / "to", ROOMY)
+    (told,) = found.damage
+    assert "left out" in told
+    assert "\n" not in told
+    assert contents(tmp_path / "to") == {
+        f"{0:020}.log/f-0/{0:020}.log": b"below",
+        f"t-1/{0:020}.log": b"data",
+        f"t-2/{0:020}.log": b"more",
+    }
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+@pytest.mark.parametrize("odd", RENAMED)
+def test_a_partition_below_a_folder_with_an_odd_name_is_rescued(odd: str, kind: str, tmp_path: Path) -> None:
+    (segment,) = backup_of(CASES[:1], tmp_path / "backup").rglob(f"{0:020}.log")
+    name, archive = f"{RENAMED[odd]}/t-1/{0:020}.log", tmp_path / f"x.{kind}"
+    if kind == "tar":
+        info = named(name)
+        info.size = segment.stat().st_size
+        with tarfile.open(archive, "w", encoding="utf-8", errors="surrogateescape", format=tarfile.GNU_FORMAT) as tar:
+            tar.addfile(info, io.BytesIO(segment.read_bytes()))
+    else:
+        with zipfile.ZipFile(archive, "w") as out:
+            out.writestr(name.replace("\udce9", "é"), segment.read_bytes())
+    receipt = receipt_of(archive, "--to", tmp_path / "out")
+    assert list(by_partition(receipt)) == ["t-1"]
+    assert receipt["records"] > 0
+
+
+def test_a_partition_in_a_folder_without_a_topics_name_does_not_stop_the_others(tmp_path: Path) -> None:
+    folder = backup_of(CASES, tmp_path / "backup")
+    partitions = sorted(each.parent for each in folder.rglob(f"{0:020}.log"))
+    partitions[0].rename(partitions[0].with_name("copy of a partition"))
+    receipt = receipt_of(folder, "--to", tmp_path / "out", status=1)
+    assert list(by_partition(receipt)) == [partitions[1].name]
+    ((path, why),) = receipt["leftOut"].items()
+    assert path.endswith("copy of a partition")
+    assert "--as TOPIC-N" in why
+
+
+@pytest.mark.parametrize("kind", [".tar", ".zip", "folder", "folder, packed", "file", "packed file", "as"])
+def test_a_segment_outside_of_its_folder_is_named_by_its_file(kind: str, tmp_path: Path) -> None:
+    (segment,) = backup_of(CASES[:1], tmp_path / "golden").rglob(f"{0:020}.log")
+    folder = tmp_path / "backup"
+    folder.mkdir()
+    name = "copy.log" if kind == "as" else "orders-7.log"
+    (folder / name).write_bytes(segment.read_bytes())
+    if "packed" in kind:
+        (folder / "orders-7.log.gz").write_bytes(gzip.compress(segment.read_bytes()))
+        (folder / "orders-7.log").unlink()
+    (folder / "app-1.log").write_text("2026-01-01 INFO a text log\n" * 100)
+    (folder / "app-2.log.gz").write_bytes(gzip.compress(b"2026-01-01 INFO a text log\n" * 100))
+    backup = folder
+    if kind.startswith("."):
+        backup = packed(kind, folder, tmp_path / "old")
+    elif "folder" not in kind:
+        backup = next(each for each in folder.iterdir() if each.name.startswith(("orders", "copy")))
+    receipt = receipt_of(backup, "--to", tmp_path / "out", *(("--as", "orders-7") if kind == "as" else ()))
+    assert list(by_partition(receipt)) == ["orders-7"]
+    assert receipt["records"] > 0
+    assert (receipt["archive"], receipt["leftOut"]) == ([], {})
+
+
+def test_the_list_of_a_zip_files_members_is_bounded_before_it_is_read(tmp_path: Path) -> None:
+    size = 40 << 20
+    end = struct.pack("<4sHHHHLLH", b"PK\x05\x06", 0, 0, 0xFFFF, 0xFFFF, size, 0, 0)
+    archive = tmp_path / "x.zip"
+    with archive.open("wb") as file:
+        file.truncate(size)
+        file.seek(size)
+        file.write(end)
+    with pytest.raises(LogDirectoryError, match="give the folder"):
+        unpack(archive, tmp_path / "to", UnpackLimits(1 << 30))
 
 
 def test_absolute_names_are_taken_below_the_folder(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.log.files.checkpoints import MESSAGE_DIALECT
 from magicbyte.log.files.directory import PartitionDirectory, discover
 from magicbyte.log.files.left_out import in_use
-from magicbyte.log.files.names import check_topic_name, is_named_by_offset
+from magicbyte.log.files.names import check_topic_name, is_named_by_offset, lone_segment
 from magicbyte.mirror.plan import INTERNAL
 from magicbyte.ports import TopicPartition
+from magicbyte.printable import printable
+from magicbyte.rescue.unpack import begins_like_segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from magicbyte.archive.salvage import SalvageReport
 
 OLD_CLUSTERS: Final = "it belongs to the old cluster"
+UNNAMED: Final = "expected a folder named TOPIC-N; --as TOPIC-N names a single one"
 
 
 class BackupReplica(NamedTuple):
@@ -66,9 +69,8 @@ def open_backup(
     same: dict[TopicPartition, list[PartitionDirectory]] = {}
     for partition in _partitions(folder, as_):
         if partition.topic is None or partition.partition is None:
-            raise LogDirectoryError(
-                f"{partition.path}: expected a folder named TOPIC-N; --as TOPIC-N names a single one"
-            )
+            content.left_out[printable(partition.path)] = UNNAMED
+            continue
         name = TopicPartition(partition.topic, partition.partition)
         if partition.topic in INTERNAL and partition.topic != OFFSETS_TOPIC:
             content.left_out[str(name)] = OLD_CLUSTERS
@@ -80,6 +82,8 @@ def open_backup(
             continue
         if not topics or partition.topic in topics or partition.topic == OFFSETS_TOPIC:
             same.setdefault(name, []).append(_of_new_cluster(partition))
+    if not same and UNNAMED in content.left_out.values():
+        raise LogDirectoryError(f"{next(iter(content.left_out))}: {UNNAMED}")
     for topic in topics:
         if not any(name.topic == topic for name in same):
             raise UnknownTopicError(f"{folder}: no topic {topic!r}")
@@ -94,10 +98,10 @@ def _partitions(folder: Path, as_: TopicPartition | None) -> list[PartitionDirec
     """Return all partitions below a folder, or the one that it is."""
     if folder.is_file():
         return discover([str(folder)], as_)
-    above = sorted({place.parent if place != folder else folder for place in _holding_segments(folder)})
-    if not above:
+    holding = sorted({place.parent if place.is_dir() and place != folder else place for place in _segments(folder)})
+    if not holding:
         raise LogDirectoryError(f"{folder}: expected folders with segments (of 20 digits and .log), found none")
-    partitions = in_use(each for place in above for each in discover([str(place)]))
+    partitions = in_use(each for place in holding for each in discover([str(place)]))
     partitions = list({each.path: each for each in partitions}.values())  # one log directory may contain another
     if as_ is not None:
         if len(partitions) != 1:
@@ -108,10 +112,14 @@ def _partitions(folder: Path, as_: TopicPartition | None) -> list[PartitionDirec
     return partitions
 
 
-def _holding_segments(folder: Path) -> Iterator[Path]:
+def _segments(folder: Path) -> Iterator[Path]:
+    """Yield the folders with segments, and the segments outside of their folders."""
     for place, _, names in os.walk(folder):
         if any(name.endswith(".log") and is_named_by_offset(name) for name in names):
             yield Path(place)
+        for path in (Path(place, name) for name in names if lone_segment(name) is not None):
+            if path.is_file() and begins_like_segment(path):
+                yield path
 
 
 def _of_new_cluster(each: PartitionDirectory) -> PartitionDirectory:

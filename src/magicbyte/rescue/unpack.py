@@ -2,11 +2,13 @@
 
 Archives are untrusted. Only files with Kafka's names are written, below the given folder, and never a link or a device.
 Sizes are counted while unpacking, whatever headers contain. Of a truncated or damaged archive, the members before the
-damage are unpacked, and `Unpacked.damage` describes the rest.
+damage are unpacked. A member that cannot be written, such as one whose name is too long, costs only itself.
+`Unpacked.damage` describes both.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import lzma
 import os
@@ -19,14 +21,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, BinaryIO, Final, NamedTuple, Self, cast
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Self, cast
 
 from magicbyte.codecs.zstd import ZstdFile
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files import checkpoints
 from magicbyte.log.files.filesystem import make_directory
+from magicbyte.log.files.names import lone_segment
 from magicbyte.log.files.packed import UpToDamage, gunzipped, is_damage
 from magicbyte.ports import TopicPartition
+from magicbyte.printable import printable
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -42,11 +46,14 @@ _LARGEST_HEADER: Final = 1 << 20  # of the name and attributes of a member of a 
 _LARGEST_HEADERS: Final = 8 * _LARGEST_HEADER  # all those before a member
 _HEADERS: Final = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
                    tarfile.GNUTYPE_LONGLINK)  # fmt: skip
+_LARGEST_ZIP_DIRECTORY: Final = 32 << 20  # of some 240,000 files; the library reads it as a whole
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log(\.gz)?")
 _TEXTS: Final = {*checkpoints.OFFSET_CHECKPOINTS, checkpoints.META_PROPERTIES, checkpoints.MESSAGE_DIALECT}
 _DAMAGE: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError,
                   OSError, CorruptRecordError)  # fmt: skip
 """Errors of the libraries for invalid or unsupported bytes; for OSError see `_is_damage`."""
+_UNUSABLE_NAME: Final = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.EILSEQ)
+"""Errors of the operating system for a name that no file can have here, or that another file excludes."""
 
 
 class UnpackLimits(NamedTuple):
@@ -81,8 +88,31 @@ class _PackedFile(NamedTuple):
 def is_packed(backup: Path) -> bool:
     """Return whether a backup is an archive, by its name, or a folder with packed segments."""
     if backup.is_dir():
-        return any(_SEGMENT.fullmatch(each.name) for each in backup.rglob("*.log.gz"))
+        return any(_is_packed_segment(each) for each in backup.rglob("*.log.gz"))
     return backup.name.endswith(KINDS)
+
+
+def _is_packed_segment(path: Path) -> bool:
+    if _SEGMENT.fullmatch(path.name):
+        return True
+    if lone_segment(path.name.removesuffix(".gz")) is None or not path.is_file():
+        return False
+    with path.open("rb") as packed:
+        return _begins_like_segment(gunzipped(packed, _DAMAGE)[0])
+
+
+def begins_like_segment(path: Path) -> bool:
+    """Return whether a file named like a segment outside of its folder, such as `app-1.log`, is not a text."""
+    with path.open("rb") as file:
+        return _begins_like_segment(file)
+
+
+def _begins_like_segment(content: IO[bytes]) -> bool:
+    """Return whether `content`, of which nothing was read, begins with a byte that no text has.
+
+    The first byte of an entry is the highest one of its offset: 0.
+    """
+    return cast("io.BufferedReader", content).peek(1)[:1] == b"\0"
 
 
 def unpack(
@@ -95,7 +125,7 @@ def unpack(
     """Extract Kafka's log files from `archive`, which may be a folder, into the folder `to`, which is emptied first.
 
     `as_` is the partition of a single `.log.gz`. `progress` receives the bytes of the archive that were read. Raises
-    LogDirectoryError for an archive beyond `limits`, or with names outside of it; OSError.
+    LogDirectoryError for an archive beyond `limits`; OSError.
     """
     if to.exists():
         shutil.rmtree(to)
@@ -141,50 +171,79 @@ class _Unpacking:
             self.found.damage.append(f"{self.archive}: damaged or cut off{self._at}: {_text(error)}")
 
     def _take(self, member: _PackedFile) -> None:
-        path = _inside(self.archive, member.name)
-        is_segment = _SEGMENT.fullmatch(path.name) is not None
-        if not is_segment and path.name not in _TEXTS:
+        path = _relative(member.name)
+        target = _target_of(path)
+        if target is None:
+            self._pass_over(member)
+        elif ".." in path.parts:
+            self._leave_out(member.name, "expected a name inside the archive, found one outside")
             self._pass_over(member)
         elif member.open is None or not member.is_regular:
-            self.found.damage.append(f"{self.archive}: {member.name}: left out: a link, or not a regular file")
+            self._leave_out(member.name, "a link, or not a regular file")
             self._pass_over(member)
         else:
-            self._unpack(member.open, self.to / path, member.name, is_segment=is_segment)
+            self._unpack(member.open, target, member.name)
 
-    def _unpack(self, opened: Callable[[], IO[bytes] | None], target: Path, name: str, *, is_segment: bool) -> None:
+    def _leave_out(self, name: str, why: str) -> None:
+        self.found.damage.append(f"{self.archive}: {printable(name)}: left out: {why}")
+
+    def _unpack(self, opened: Callable[[], IO[bytes] | None], target: _Target, name: str) -> None:
         """Write a file. Its damage is recorded, and unpacking continues."""
         try:
             if (file := opened()) is not None:
-                self._write(file, target, name, is_segment=is_segment)
+                with file:
+                    self._write(file, target, name)
         except _DAMAGE as error:
             if isinstance(error, tarfile.TarError) or not is_damage(error):
                 raise  # nothing after it can be read
-            self.found.damage.append(f"{self.archive}: {name}: {_text(error)}")
+            self.found.damage.append(f"{self.archive}: {printable(name)}: {_text(error)}")
 
-    def _write(self, file: IO[bytes], target: Path, name: str, *, is_segment: bool) -> None:
+    def _write(self, file: IO[bytes], target: _Target, name: str) -> None:
         packed: UpToDamage | None = None
         content = file
-        if target.name.endswith(".gz"):
-            target = target.with_suffix("")
+        if target.is_packed:
             content, packed = gunzipped(file, _DAMAGE)
-        make_directory(target.parent)
-        again = target.exists()  # appended to a tar file again, or both packed and unpacked
-        written = target.with_name(f"{target.name}.again") if again else target
-        self.found.segments += is_segment and not again
+        if target.may_be_text and not _begins_like_segment(content):
+            self._drain(file)
+            return
+        path = self.to / target.path
         try:
-            with file, written.open("wb") as out:
-                for piece in self._pieces(content):
-                    if not is_segment and out.tell() + len(piece) > _LARGEST_TEXT:
-                        raise LogDirectoryError(f"{self.archive}: {name}: expected at most {_LARGEST_TEXT} bytes")
-                    out.write(piece)
+            make_directory(path.parent)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, "a folder has it")
+            again = path.exists()  # appended to a tar file again, or both packed and unpacked
+            written = path.with_name(f"{path.name}.again") if again else path
+            out = written.open("wb")
+        except OSError as error:
+            if error.errno not in _UNUSABLE_NAME:
+                raise
+            self._leave_out(name, f"no file can have this name beside the others: {error.strerror}")
+            self._drain(file)
+            return
+        self.found.segments += target.is_segment and not again
+        try:
+            with out:
+                is_whole = self._copy(content, out, limit=None if target.is_segment else _LARGEST_TEXT)
+            if not is_whole:
+                written.unlink()
+                self._leave_out(name, f"expected at most {_LARGEST_TEXT} bytes")
+                self._drain(file)
         finally:
-            if again:
-                self._keep_larger(written, target, name)
+            if again and written.exists():
+                self._keep_larger(written, path, name)
         if packed is not None and packed.damage is not None:
             raise packed.damage
 
+    def _copy(self, content: IO[bytes], out: IO[bytes], limit: int | None) -> bool:
+        """Copy a file; return whether it is within the limit, beyond which nothing is written."""
+        for piece in self._pieces(content):
+            if limit is not None and out.tell() + len(piece) > limit:
+                return False
+            out.write(piece)
+        return True
+
     def _keep_larger(self, written: Path, target: Path, name: str) -> None:
-        self.found.damage.append(f"{self.archive}: {name}: occurs twice: the larger file is used")
+        self.found.damage.append(f"{self.archive}: {printable(name)}: occurs twice: the larger file is used")
         if written.stat().st_size > target.stat().st_size:
             written.replace(target)
         else:
@@ -192,10 +251,18 @@ class _Unpacking:
 
     def _pass_over(self, member: _PackedFile) -> None:
         """Count the bytes of an unneeded file. In a zip or a folder it is not read."""
-        is_read = not self.archive.is_dir() and not self.archive.name.endswith(".zip")
-        if is_read and member.open is not None and (file := member.open()) is not None:
+        if self._is_stream and member.open is not None and (file := member.open()) is not None:
+            self._drain(file)
+
+    def _drain(self, file: IO[bytes]) -> None:
+        """Count the remaining bytes of an unneeded file. In a zip or a folder they are not read."""
+        if self._is_stream:
             for _ in self._pieces(file):
                 pass
+
+    @property
+    def _is_stream(self) -> bool:
+        return not self.archive.is_dir() and not self.archive.name.endswith(".zip")
 
     def _pieces(self, file: IO[bytes]) -> Iterator[bytes]:
         size = _TAR_PIECE if ".t" in "".join(self.archive.suffixes[-2:]) else _PIECE
@@ -209,12 +276,33 @@ class _Unpacking:
             yield piece
 
 
-def _inside(archive: Path, name: str) -> PurePosixPath:
-    """Return a member's name as a path below a folder. Raises LogDirectoryError for one outside of it."""
+def _relative(name: str) -> PurePosixPath:
+    """Return a member's name as a relative path, which may have `..`. Unsafe characters are escaped."""
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
-    if ".." in parts or "\0" in name:
-        raise LogDirectoryError(f"{archive}: {name!r}: expected names inside the archive, found one outside")
-    return PurePosixPath(*parts)
+    return PurePosixPath(*map(printable, parts))
+
+
+class _Target(NamedTuple):
+    """The file to write. `may_be_text`: its name is also that of a text log, such as `app-1.log`."""
+
+    path: PurePosixPath
+    is_packed: bool
+    is_segment: bool = True
+    may_be_text: bool = False
+
+
+def _target_of(path: PurePosixPath) -> _Target | None:
+    """Return where to write a member; None if it has not the name of one of Kafka's files."""
+    if not path.name.removesuffix(".gz"):
+        return None
+    plain = path.with_name(path.name.removesuffix(".gz"))
+    if _SEGMENT.fullmatch(path.name):
+        return _Target(plain, plain != path)
+    if path.name in _TEXTS:
+        return _Target(path, is_packed=False, is_segment=False)
+    if lone_segment(plain.name) is not None:
+        return _Target(plain.with_suffix("") / f"{0:020}.log", plain != path, may_be_text=True)
+    return None
 
 
 def _text(error: Exception) -> str:
@@ -300,8 +388,26 @@ def _tar_members(archive: Path, file: BinaryIO) -> Iterator[_PackedFile]:
         raise EOFError("it has no end-of-archive mark")
 
 
+class _BoundedDirectory:
+    """The bytes of a zip file, of which no single read may be larger than the largest directory."""
+
+    def __init__(self, archive: Path, file: BinaryIO) -> None:
+        self._archive, self._file = archive, file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def read(self, size: int = -1, /) -> bytes:
+        if size > _LARGEST_ZIP_DIRECTORY:
+            raise LogDirectoryError(
+                f"{self._archive}: expected a list of files of at most {_LARGEST_ZIP_DIRECTORY} bytes, found {size}: "
+                "unpack it, and give the folder"
+            )
+        return self._file.read(size)
+
+
 def _zip_members(archive: Path, file: BinaryIO, limits: UnpackLimits) -> Iterator[_PackedFile]:
-    with zipfile.ZipFile(file) as contents:
+    with zipfile.ZipFile(cast("IO[bytes]", _BoundedDirectory(archive, file))) as contents:
         if len(contents.infolist()) > limits.files:
             raise LogDirectoryError(f"{archive}: expected at most {limits.files} files, found more")
         for each in contents.infolist():

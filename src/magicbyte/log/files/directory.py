@@ -24,6 +24,7 @@ from magicbyte.log.files.names import (
     folder_name,
     is_log_file,
     is_named_by_offset,
+    lone_segment,
     offset_file,
 )
 from magicbyte.ports import FileEntry, TopicPartition
@@ -222,7 +223,8 @@ def discover(
 
     One path, or several. A path is a `.log` file (then its segment alone is in the result), a partition folder of any
     name, a log directory or a folder above log directories, at any depth (below a URL: two folders deep). `as_` names
-    the one partition found. `many` lists the folders of a store.
+    the one partition found. A `.log` file that is not named by an offset is a segment if it is called `TOPIC-N.log`, or
+    with `as_`. `many` lists the folders of a store.
     Raises LogDirectoryError for a path that holds no log, or when `as_` cannot apply, CorruptRecordError for a damaged
     `message.dialect`.
     """
@@ -255,7 +257,7 @@ def _find(
     for path in [os.fspath(each) for each in given]:
         files, inside = file_system(path)
         is_remote = "://" in inside
-        search = _Search(files, many if is_remote else map)
+        search = _Search(files, many if is_remote else map, as_)
         try:
             below = search.at(inside if is_remote else _with_names(inside))
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL, a URL without a host
@@ -337,6 +339,7 @@ class _Search:
 
     files: FileSystem
     many: Many
+    as_: TopicPartition | None
     empty: list[DirectoryFiles] = field(default_factory=list)
     _searched: set[tuple[int, int]] = field(default_factory=set)
 
@@ -361,8 +364,11 @@ class _Search:
                 return [_partition(files, folder, listing, None)]
             return self._below(folder, listing, 1)
         name = _offset_file(entry.name)
+        if name is None and entry.name.endswith(LOG) and (key := self.as_ or lone_segment(entry.name)) is not None:
+            return [_lone(files, entry, key)]
         if name is None or name.kind != LOG:
-            raise LogDirectoryError(f"{path}: expected {EXPECTED}, found a file of another name")
+            hint = " (--as TOPIC-N names a segment outside of its folder)" if entry.name.endswith(LOG) else ""
+            raise LogDirectoryError(f"{path}: expected {EXPECTED}, found a file of another name{hint}")
         folder = entry.path.removesuffix(entry.name).rstrip("/") or "/"
         whole = _partition(files, folder, _scan(files, folder), None)
         segments = tuple(segment for segment in whole.segments if segment.log.name == entry.name)
@@ -404,6 +410,26 @@ class _Search:
             return True
         self._searched.add(key)
         return False
+
+
+def _lone(files: FileSystem, log: FileEntry, key: TopicPartition) -> PartitionDirectory:
+    """Return the partition of one segment outside of its folder. Its base offset is unknown: 0, the lowest one."""
+    return PartitionDirectory(
+        path=log.path,
+        files=files,
+        topic=key.topic,
+        partition=key.partition,
+        state=FolderState.CURRENT,
+        dialect=Dialect.KAFKA,
+        log_directory=None,
+        segments=(SegmentFiles(0, log, {}),),
+        snapshots={},
+        texts={},
+        leftovers=(),
+        orphans=(),
+        others=(),
+        is_whole=False,
+    )
 
 
 def _committed(files: FileSystem, path: str, entries: Sequence[FileEntry]) -> list[PartitionDirectory] | None:

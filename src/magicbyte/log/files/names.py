@@ -96,6 +96,12 @@ def folder_name(path: str) -> FolderName | None:
     return FolderName(state, TopicPartition(found["topic"], int(found["partition"])))
 
 
+def lone_segment(name: str) -> TopicPartition | None:
+    """Return the partition of a segment outside of its folder, called `TOPIC-N.log`; None for other names."""
+    found = folder_name(name.removesuffix(".log")) if name.endswith(".log") else None
+    return found.key if found is not None and found.state is FolderState.CURRENT else None
+
+
 def why_not_loaded(name: str) -> str | None:
     """Return why a broker does not load the folder of this name as a partition's log; None if it does.
 
