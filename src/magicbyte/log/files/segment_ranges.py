@@ -28,7 +28,7 @@ class SegmentRange(NamedTuple):
     misnamed: int | None
 
 
-class _Opening(NamedTuple):
+class _SegmentStart(NamedTuple):
     """A segment with its first two sound entries, fewer if it has no more. `is_named`: its name agrees with them."""
 
     segment: SegmentFiles
@@ -54,23 +54,23 @@ def segment_ranges(
     A range begins at the base offset, and ends before the next segment that has entries. If the segment's own first
     entries lie outside of that, only its entries and those of the next segment count. `limit`: bytes of an entry.
     """
-    openings = []
+    starts = []
     bases = sorted(segment.base_offset for segment in partition.segments if segment.log.size)
     for segment in partition.segments:
         with partition.files.open(segment.log.path) as file:
             entries = _first_entries(file, dialect or partition.dialect, limit)
         following = next((base for base in bases if base > segment.base_offset), MAX_OFFSET)
         is_named = not entries or any(segment.base_offset <= each.first < following for each in entries)
-        openings.append(_Opening(segment, entries, is_named))
-    openings.sort(key=lambda opening: opening.start)
+        starts.append(_SegmentStart(segment, entries, is_named))
+    starts.sort(key=lambda candidate: candidate.start)
     ranges: list[SegmentRange] = []
     high = MAX_OFFSET
-    for opening in reversed(openings):
-        low = opening.segment.base_offset if opening.is_named else 0
-        misnamed = None if opening.is_named else opening.first_offset
-        ranges.append(SegmentRange(opening.segment, Limits(low, high, limit), misnamed))
-        if opening.segment.log.size:  # the name of an empty file proves nothing about the segment before it
-            high = max(opening.segment.base_offset, opening.first_offset) - 1
+    for candidate in reversed(starts):
+        low = candidate.segment.base_offset if candidate.is_named else 0
+        misnamed = None if candidate.is_named else candidate.first_offset
+        ranges.append(SegmentRange(candidate.segment, Limits(low, high, limit), misnamed))
+        if candidate.segment.log.size:  # the name of an empty file proves nothing about the segment before it
+            high = max(candidate.segment.base_offset, candidate.first_offset) - 1
     return ranges[::-1]
 
 
