@@ -92,8 +92,9 @@ class PartitionWriter:
     LogDirectoryError if `folder` exists.
 
     `new_cluster`: entries are rewritten for a cluster without state of their leaders and producers (see
-    new_cluster.py). Snapshots are empty, and transactions that are open at the end are aborted by markers in an
-    additional segment, unless the log `is_part` of one.
+    new_cluster.py). Its topics have other ids, so there is no `partition.metadata`. Snapshots are empty, and
+    transactions that are open at the end are aborted by markers in an additional segment, unless the log `is_part` of
+    one.
 
     A context manager. Leaving it without `finish`, for an error or not, leaves the temporary folder for the next
     PartitionWriter of this folder.
@@ -123,7 +124,7 @@ class PartitionWriter:
             rules.max_index_bytes // OffsetIndex.ENTRY_SIZE, rules.max_index_bytes // TimeIndex.ENTRY_SIZE - 1
         )
         self._segment_bytes = min(segment_bytes, MAX_RELATIVE, entries * (rules.interval_bytes + 1))
-        self._topic_id = topic_id
+        self._topic_id = None if self._new_cluster else topic_id
         self._dialect = dialect
         self._producers = rules.producer_states()
         self._epochs = LeaderEpochs(ends_with_older=rules.release.ends_epochs_with_older)

@@ -9,6 +9,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
+from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import complain, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import ended_text, many, size_text
@@ -101,6 +102,7 @@ def convert(
     from magicbyte.log.files.outputs import inputs_of, refuse_overlap
 
     partitions = partitions_to_convert(paths, topics, as_)
+    gaps = complain_of_gaps(paths, topics, as_)
     refuse_overlap(out, inputs_of(paths, partitions.values()))
     total = sum(each.size for each in partitions.values())
     with progress(total * (2 if verify else 1)) as advance:
@@ -122,7 +124,7 @@ def convert(
         say_json({"partitions": [each.to_json() for each in done], "total": summed})
     elif len(done) > 1:
         say(*_total(done))
-    if not all(each.sound for each in done):
+    if gaps or not all(each.sound for each in done):
         click.get_current_context().exit(1)
 
 

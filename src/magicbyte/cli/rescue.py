@@ -114,13 +114,18 @@ def _step(name: str, size: int) -> Iterator[Callable[[int], None]]:
 
 
 def _lines(receipt: RescueReceipt) -> Iterator[str]:
+    from magicbyte.mirror.offset_topic import OFFSET_TOPIC
+
     yield from receipt.archive
     for each in receipt.partitions:
         yield from _partition_lines(each, receipt)
     if receipt.missing:
         yield f"not in the backup: {', '.join(map(str, receipt.missing))}"
-    for name, why in receipt.left_out.items():
-        yield f"{name}: left out: {why}"
+    for name, omission in receipt.left_out.items():
+        line = f"{name}: left out: {omission.why}"
+        yield bad(f"{line}; no other folder has it") if omission.is_loss else line
+    for gap in receipt.gaps:
+        yield bad(f"missing in the backup: {gap}")
     for group in receipt.groups:
         name = "{}-{}".format(*group.source)
         yield f"group {group.group}: {name}: offset {group.offset} is {group.translation.offset} there"
@@ -132,6 +137,7 @@ def _lines(receipt: RescueReceipt) -> Iterator[str]:
         yield from receipt.plans
     if any(each.written is not None for each in receipt.partitions):
         yield "the topics created by this run keep all records, with retention.ms=-1, until you set it"
+        yield f"the topic {OFFSET_TOPIC} at the target maps old offsets to new ones: delete it when nobody needs that"
     yield _last_line(receipt)
 
 
@@ -146,6 +152,9 @@ def _partition_lines(rescued: RescuedPartition, receipt: RescueReceipt) -> Itera
         yield f"{said}, digest {digest.body:016x}"
     for other in rescued.replicas:
         yield f"  not taken: {other.path}: {other.why}"
+        if other.differing:
+            differing = many(other.differing, "record")
+            yield bad(f"  {differing} at the same offsets have other content there: look at both with `magicbyte diff`")
     if rescued.error is not None:
         yield f"  {rescued.error}"
     elif not rescued.is_same and rescued.written is not None:
@@ -168,9 +177,9 @@ def _partition_lines(rescued: RescuedPartition, receipt: RescueReceipt) -> Itera
 
 
 def _last_line(receipt: RescueReceipt) -> str:
-    count = many(len(receipt.partitions), "partition")
+    count = many(len(receipt.rescued), "partition")
     if receipt.is_dry:
         return f"dry run: nothing was written to {receipt.to}; {count} to rescue"
-    records = many(sum(each.whole.digest.records for each in receipt.partitions), "record")
+    records = many(sum(each.whole.digest.records for each in receipt.rescued), "record")
     done = f"rescued into {receipt.to}: {records} of {count}, read back and compared"
     return good(done) if receipt.is_complete else bad(f"{done}; losses are listed above")

@@ -9,6 +9,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
+from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import bad, complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import ended_text, many, size_text
@@ -55,6 +56,7 @@ def salvage(
     from magicbyte.log.files.outputs import inputs_of, refuse_overlap
 
     partitions = partitions_to_convert(paths, topics, as_)
+    gaps = complain_of_gaps(paths, topics, as_)
     refuse_overlap(out, inputs_of(paths, partitions.values()))
     total = sum(each.size for each in partitions.values())
     done: list[SalvagedPartition] = []
@@ -75,7 +77,7 @@ def salvage(
             raise
     if form == "json":
         say_json({"partitions": [each.to_json() for each in done]})
-    if not all(each.report.is_sound for each in done):
+    if gaps or not all(each.report.is_sound for each in done):
         click.get_current_context().exit(1)
 
 

@@ -21,6 +21,7 @@ from magicbyte.client.source import Source
 from magicbyte.client.versions import BrokerVersions
 from magicbyte.errors import BrokerError, ErrorCode, MirrorError
 from magicbyte.log.append.rules import stored_format
+from magicbyte.log.files.names import CLUSTER_METADATA
 from magicbyte.mirror.offset_topic import OFFSET_TOPIC
 from magicbyte.mirror.oversize import OnOversize
 from magicbyte.mirror.progress import DEFAULT_GROUP, BegunTopic, Origin, begun
@@ -32,7 +33,7 @@ from magicbyte.releases import MAGIC_AS_RELEASE
 
 OFFSETS: Final = "__consumer_offsets"
 # brokers before 0.10 do not flag internal topics
-INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", OFFSET_TOPIC})
+INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", OFFSET_TOPIC, CLUSTER_METADATA})
 IDENTICAL: Final = "mirror.identical"
 NOT_COPIED: Final = frozenset(
     {

@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from magicbyte.client.fetch import FetchOptions, read_records
+from magicbyte.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.digest import NOTHING, Digest, hash_records
 from magicbyte.records.layout import NO_TIMESTAMP
-from magicbyte.rescue.backup import OLD_CLUSTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magicbyte.archive.salvage import SalvageReport
     from magicbyte.client.source import Source
+    from magicbyte.log.files.missing import Missing
     from magicbyte.mirror.group_sync import GroupOffset
     from magicbyte.ports import TopicPartition
-    from magicbyte.rescue.backup import BackupReplica
+    from magicbyte.rescue.backup import BackupReplica, Omission
 
 _COUNTED = DecodeOptions(keys=False, values=False, headers=False)
 
@@ -129,17 +130,20 @@ class RescueReceipt:
     """The result for a backup. `archive`: damage of the archive. `plans`: of a dry run, a line per topic.
 
     `left_out` and `groups_left_out`: partitions and groups that are not at the target, with reasons. `missing`:
-    partitions absent from the backup, below others of their topics. `kept_groups`: groups whose offsets are in the new
-    directory unchanged.
+    partitions absent from the backup, below others of their topics. `gaps`: what checkpoints and other files prove to
+    be missing. `kept_groups`: groups whose offsets are in the new directory unchanged. `is_of_cluster`: the target is a
+    cluster, which gets the offsets of groups, but not the records that hold them.
     """
 
     backup: str
     to: str
     is_dry: bool
+    is_of_cluster: bool = False
     partitions: list[RescuedPartition] = field(default_factory=list)
     archive: list[str] = field(default_factory=list)
     missing: list[TopicPartition] = field(default_factory=list)
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, Omission] = field(default_factory=dict)
+    gaps: list[Missing] = field(default_factory=list)
     groups: list[GroupOffset] = field(default_factory=list)
     groups_left_out: dict[str, str] = field(default_factory=dict)
     kept_groups: list[str] = field(default_factory=list)
@@ -148,8 +152,19 @@ class RescueReceipt:
     @property
     def is_complete(self) -> bool:
         """Whether everything in the backup was sound, and is at the target."""
-        left_out = any(why != OLD_CLUSTERS for why in self.left_out.values())
-        return not self.archive and not left_out and all(each.is_complete for each in self.partitions)
+        left_out = any(omission.is_loss for omission in self.left_out.values())
+        differ = any(replica.differing for each in self.partitions for replica in each.replicas)
+        found_all = not self.archive and not left_out and not self.gaps and not differ
+        return found_all and all(each.is_complete for each in self.partitions)
+
+    @property
+    def rescued(self) -> list[RescuedPartition]:
+        """The partitions whose records are at the target."""
+        return [
+            each
+            for each in self.partitions
+            if each.error is None and not (self.is_of_cluster and each.name.topic == OFFSETS_TOPIC)
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `magicbyte rescue --json`."""
@@ -158,11 +173,12 @@ class RescueReceipt:
             "to": self.to,
             "dryRun": self.is_dry,
             "complete": self.is_complete,
-            "records": sum(group.whole.digest.records for group in self.partitions),
+            "records": sum(each.whole.digest.records for each in self.rescued),
             "partitions": [group.to_json() for group in self.partitions],
             "archive": self.archive,
             "missing": list(map(str, self.missing)),
-            "leftOut": self.left_out,
+            "gaps": [gap.to_json() for gap in self.gaps],
+            "leftOut": {name: omission.why for name, omission in self.left_out.items()},
             "groups": [
                 {
                     "group": group.group,

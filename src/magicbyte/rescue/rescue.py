@@ -95,7 +95,7 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
         stack.callback(lock.release)
         stage = _RescueStage(backup, work, options)
         stage.check_state()
-        receipt = RescueReceipt(str(backup), to, options.is_dry)
+        receipt = RescueReceipt(str(backup), to, options.is_dry, is_of_cluster=isinstance(target, ClusterTarget))
         try:
             stage.open(receipt)
             if isinstance(target, ClusterTarget):
@@ -213,8 +213,11 @@ class _RescueStage:
         else:
             raise LogDirectoryError(f"{receipt.archive[0]}: no segment could be unpacked")
         if not self.content.partitions:
-            raise LogDirectoryError(f"{self.backup}: expected partitions of topics, found only Kafka's own")
-        receipt.left_out = self.content.left_out
+            gaps = "".join(f"; missing: {gap}" for gap in self.content.gaps[:1])
+            raise LogDirectoryError(
+                f"{self.backup}: expected partitions of topics, found none or only Kafka's own{gaps}"
+            )
+        receipt.left_out, receipt.gaps = self.content.left_out, self.content.gaps
         receipt.missing = missing_numbers(self.content.partitions)
 
     def look(self, receipt: RescueReceipt) -> None:
