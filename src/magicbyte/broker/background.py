@@ -194,7 +194,7 @@ def _uncleanable(damage: Damage) -> None:
 
 
 def _contradicted(key: TopicPartition, error: CorruptRecordError) -> None:
-    """Log an index that is damaged, and what to do; reads go on without it."""
+    """Log an index that is damaged, and what to do; reads work without it."""
     log.error("%s: an index is damaged, and reads of its segment are slower: %s; stop the broker and run "
               "`magicbyte rebuild-index --write`", key, error)  # fmt: skip
 

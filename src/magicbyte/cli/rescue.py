@@ -137,7 +137,7 @@ def _lines(receipt: RescueReceipt) -> Iterator[str]:
         yield from receipt.plans
     if any(each.written is not None for each in receipt.partitions):
         yield "the topics created by this run keep all records, with retention.ms=-1, until you set it"
-        yield f"the topic {OFFSET_TOPIC} at the target maps old offsets to new ones: delete it if the old offsets are of no use any more"
+        yield f"the topic {OFFSET_TOPIC} at the target maps old offsets to new ones; it can be deleted"
     yield _last_line(receipt)
 
 

@@ -78,7 +78,7 @@ class PartitionDirectory:
     leftovers: tuple[FileEntry, ...]  # .deleted, .cleaned and .swap: work that a broker had not finished
     orphans: tuple[FileEntry, ...]  # index files without a .log
     others: tuple[FileEntry, ...]  # files and folders that are not Kafka's
-    special: tuple[SpecialEntry, ...] = ()  # what is there under the name of a file of Kafka, and is no file
+    special: tuple[SpecialEntry, ...] = ()  # entries with the name of a Kafka file that are no files
     is_whole: bool = True  # whether these are all files of the folder: not if one segment was asked for
 
     @property

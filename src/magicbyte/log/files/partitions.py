@@ -88,7 +88,7 @@ def log_start_offset(partition: PartitionDirectory) -> int:
 
 
 def recovery_offset(partition: PartitionDirectory, known: CheckpointedOffsets) -> int | None:
-    """Return the offset from which a broker recovers the log when it opens it, so that it makes its indexes anew.
+    """Return the offset from which a broker recovers the log when it opens it, and rebuilds its indexes.
 
     None if it trusts them, after a clean shutdown, or if that is unknown, because the folder stands alone.
     """

@@ -390,7 +390,7 @@ class Segment:
     def _walk_at(self, position: int, offset: int) -> Iterator[Head] | None:
         """Return the walk from an entry that begins at `position`, at `offset` or before it; None if none does.
 
-        Bytes inside an entry are told from one by their offsets, sizes and successor.
+        Bytes inside an entry are distinguished from one by their offsets, sizes and successor.
         """
         if position < 0:
             return None
