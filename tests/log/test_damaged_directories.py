@@ -268,6 +268,36 @@ STRANGE = [
 ]
 
 
+LINKS = {
+    "to itself": lambda path: path.symlink_to(path.name),
+    "through a file": lambda path: path.symlink_to("meta.properties/x"),
+    "to a name that is too long": lambda path: path.symlink_to("x" * 300),
+    "to nothing": lambda path: path.symlink_to("gone"),
+}
+
+
+@pytest.mark.parametrize("kind", LINKS)
+@pytest.mark.parametrize("name", ["foo-0", "notes", "recovery-point-offset-checkpoint", "meta.properties", "bad-0/x"])
+def test_a_link_that_cannot_be_followed_takes_nothing_else_offline(tmp_path: Path, kind: str, name: str) -> None:
+    path = made(tmp_path / "logs", closed=True)
+    (path / name).unlink(missing_ok=True)
+    LINKS[kind](path / name)
+    logs = opened(path)
+    assert {GOOD, BAD} <= logs.logs.keys()
+    assert logs.offline.keys() == ({TopicPartition("foo", 0)} if name == "foo-0" else set())
+    logs.close()
+
+
+def test_the_quorums_own_log_is_no_partition_that_is_offline(tmp_path: Path) -> None:
+    path = made(tmp_path / "logs", closed=True)
+    (path / "__cluster_metadata-0").mkdir()
+    (path / "__cluster_metadata-0" / f"{0:020}.log").write_bytes(b"the quorum's")
+    logs = opened(path)
+    assert logs.offline == {}
+    assert ["quorum's own" in line for line in logs.notes] == [True]
+    logs.close()
+
+
 @pytest.mark.parametrize("name", STRANGE)
 @pytest.mark.parametrize("filled", [True, False], ids=["with files", "empty"])
 def test_a_folder_of_no_partition_is_left_as_it_is_with_one_line(tmp_path: Path, name: str, filled: bool) -> None:

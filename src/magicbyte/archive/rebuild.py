@@ -17,7 +17,7 @@ import numpy as np
 
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.log.files.checkpoints import LEADER_EPOCHS, format_leader_epochs
+from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, OFFSET_CHECKPOINTS, format_leader_epochs
 from magicbyte.log.files.directory import (
     INDEXES,
     OFFSET_INDEX,
@@ -27,7 +27,7 @@ from magicbyte.log.files.directory import (
     PartitionDirectory,
     SegmentFiles,
 )
-from magicbyte.log.files.filesystem import read_whole
+from magicbyte.log.files.filesystem import exists, read_whole
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, SegmentIndexer
 from magicbyte.log.files.outputs import put_whole
 from magicbyte.log.files.producer_snapshot import NO_OFFSET, ProducerSnapshot
@@ -133,8 +133,10 @@ def rebuild(
             snapshots[segment.base_offset] = producers.snapshot()
         look_ups = _LookUps(partition, segment)
         made, also, end = _indexes(partition, segment, rules, producers, epochs, look_ups, dialect, limit, progress)
-        if rules.has_producers and segment.base_offset == bases[-1] and (end > bases[0] or end in partition.snapshots):
-            snapshots[end] = producers.snapshot()  # brokers write none for a log without records
+        # brokers write that of the end when they close a log with records
+        is_closed = end > bases[0] and not _was_killed(partition)
+        if rules.has_producers and segment.base_offset == bases[-1] and (is_closed or end in partition.snapshots):
+            snapshots[end] = producers.snapshot()
         files = [
             _compared(partition, segment, suffix, made.get(suffix), also.get(suffix), sound=look_ups.hold(suffix))
             for suffix in INDEXES
@@ -238,6 +240,15 @@ def put(folder: Path, rebuilt: RebuiltSegment, *, all_files: bool = False) -> li
             put_whole(folder / file.name, file.content)
             written.append(file.name)
     return written
+
+
+def _was_killed(partition: PartitionDirectory) -> bool:
+    """Return whether the partition is in a log directory that its broker did not close, or has open."""
+    above = partition.log_directory
+    if above is None:
+        return False
+    is_one = any(exists(partition.files, f"{above}/{name}") for name in OFFSET_CHECKPOINTS)
+    return is_one and not exists(partition.files, f"{above}/{CLEAN_SHUTDOWN}")
 
 
 def _producers_at_start(partition: PartitionDirectory, rules: IndexRules) -> ProducerStates:

@@ -32,7 +32,6 @@ from magicbyte.log.files.names import (
     FolderState,
     check_new_topic,
     folder_name,
-    is_reserved,
     why_not_loaded,
 )
 from magicbyte.log.files.open_files import DEFAULT_LIMIT, OpenFiles
@@ -55,6 +54,8 @@ _OF_ONE_PATH = frozenset(
     | {errno.ENAMETOOLONG, errno.ENXIO, errno.ESPIPE, errno.ENOTEMPTY}
 )
 """Errors of a single path, not of the disk."""
+_OF_NO_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG})
+"""Errors of a name that is no file's: a directory, or a link that cannot be followed."""
 _WITHOUT = {
     checkpoints.RECOVERY_POINT: "the recovery points of the logs are lost",
     checkpoints.HIGH_WATERMARK: "the high watermarks are lost",
@@ -215,8 +216,6 @@ class LogDirectory:
                 self._deleted.append((monotonic_ms, path))
             elif name in folders and why:
                 self.notes.append(f"{path}: {why}: ignored")
-                if named is not None and is_reserved(named.key.topic):
-                    self.offline[named.key] = Offline(f"{path}: {why}", has_log=False)
             elif named is not None and why is None:
                 keys.append(named.key)
         refused = self.settings.refused(keys)
@@ -493,7 +492,9 @@ class LogDirectory:
             return parse_file(self.files, path, parse)
         except FileNotFoundError:  # a dead link is replaced when the file is written
             return None
-        except (LogDirectoryError, IsADirectoryError):
+        except (LogDirectoryError, OSError) as error:
+            if isinstance(error, OSError) and error.errno not in _OF_NO_FILE:
+                raise
             self.notes += _set_aside_unless_file(self.files, self.path, name)
             return None
         except CorruptRecordError as error:
