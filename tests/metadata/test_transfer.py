@@ -65,6 +65,17 @@ def test_a_transfer_can_be_made_again_and_brings_what_is_new() -> None:
     assert target.get(layout.topic_path("t")).data == more
 
 
+def test_a_topic_is_never_in_the_target_without_its_settings() -> None:
+    class Watched(MemoryStore):
+        def create(self, path: str, *arguments: bytes, **options: bool) -> str:
+            made = super().create(path, *arguments, **options)
+            topics = self.children(layout.TOPICS) if self.exists(layout.TOPICS) else []
+            assert all(self.exists(layout.config_path("topics", each)) for each in topics)
+            return made
+
+    transfer(store(a={"retention.ms": "1"}, b={}), Watched(Clock()))
+
+
 @pytest.mark.parametrize(
     ("target", "why"),
     [

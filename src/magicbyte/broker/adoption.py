@@ -16,7 +16,7 @@ from magicbyte.log.files.checkpoints import PARTITION_METADATA
 from magicbyte.log.files.filesystem import exists
 from magicbyte.log.files.names import folder_name, is_named_by_offset
 from magicbyte.metadata import layout
-from magicbyte.metadata.sqlite import FILE_NAME
+from magicbyte.metadata.salvage import is_served
 from magicbyte.printable import logger
 from magicbyte.records.encode import Format
 from magicbyte.records.layout import Dialect
@@ -41,7 +41,7 @@ _WRITTEN_BY: Final = (Kept(Format.V0, (0, 9, 0)), Kept(Format.V1, (0, 10, 0)), K
 
 def foreign_partitions(directory: Path) -> list[str]:
     """Return the partition folders of a directory without magicbyte's metadata: no magicbyte broker has served it."""
-    if not directory.is_dir() or (directory / FILE_NAME).exists():
+    if not directory.is_dir() or is_served(directory):
         return []
     folders = [each for each in directory.iterdir() if each.is_dir() and folder_name(each.name) is not None]
     return sorted(each.name for each in folders if any(is_named_by_offset(file.name) for file in each.iterdir()))

@@ -312,10 +312,9 @@ class Broker:
         if self.membership is not None:
             return self.membership.current
         Path(path).mkdir(parents=True, exist_ok=True)
-        store, salvaged = open_metadata(Path(path), self.clock)
+        store, salvaged = open_metadata(Path(path), self.clock, keep_all)
         if salvaged is not None:
             log.error("%s", salvaged)
-            keep_all(store)
         self._opened.callback(store.close)
         return store
 

@@ -65,19 +65,22 @@ def import_(directory: Path, zookeeper: str) -> None:
 
 def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferred:
     from magicbyte.broker.adoption import forget
+    from magicbyte.broker.topic_nodes import keep_all
     from magicbyte.clock import SystemClock
-    from magicbyte.metadata.sqlite import FILE_NAME, SqliteStore
+    from magicbyte.metadata.salvage import is_served, open_metadata
+    from magicbyte.metadata.sqlite import FILE_NAME
     from magicbyte.metadata.transfer import transfer
 
     require("cluster", "ZooKeeper")
     from magicbyte.metadata.zookeeper import ZooKeeperStore
 
-    path = directory / FILE_NAME
-    if to_zookeeper and not path.exists():
+    if to_zookeeper and not is_served(directory):
         raise click.UsageError(f"{directory} has no {FILE_NAME}: magicbyte has not served it")
     with contextlib.closing(ZooKeeperStore(address)) as keeper:
-        store = SqliteStore(str(path), SystemClock())
+        store, salvaged = open_metadata(directory, SystemClock(), keep_all)
         try:
+            if salvaged is not None:
+                complain(f"warning: {salvaged}")
             if to_zookeeper:
                 return transfer(store, keeper, ours=OURS)
             done = transfer(keeper, store)

@@ -142,9 +142,9 @@ def _lay_over(directory: Path, overlay: Path) -> None:
     from magicbyte.archive.copies import lay_over
     from magicbyte.log.files.directory import survey
     from magicbyte.log.files.missing import missing_in
-    from magicbyte.metadata.sqlite import FILE_NAME
+    from magicbyte.metadata.salvage import is_served
 
-    if (overlay / FILE_NAME).exists():
+    if is_served(overlay):
         return
     if not directory.is_dir():
         raise LogDirectoryError(f"{directory}: expected a log directory to lay {overlay} over")

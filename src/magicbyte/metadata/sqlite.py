@@ -7,9 +7,12 @@ it open at a time. Ephemeral nodes are deleted when the next process opens it.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import stat
 from collections.abc import Mapping
 from dataclasses import astuple, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, LogDirectoryOfflineError, MetadataError
@@ -27,7 +30,10 @@ FILE_NAME: Final = "magicbyte-metadata.sqlite"
 
 _FORMAT: Final = 1  # the file's user_version
 _FIELDS: Final = [field.name for field in fields(StoredNode)]
-_CREATE: Final = f"CREATE TABLE nodes (path TEXT PRIMARY KEY, {', '.join(_FIELDS)}) WITHOUT ROWID"
+_CREATE: Final = (
+    f"CREATE TABLE nodes (path TEXT PRIMARY KEY, {', '.join(_FIELDS)}) WITHOUT ROWID",
+    "CREATE TABLE last (id INTEGER PRIMARY KEY, zxid INTEGER NOT NULL)",
+)
 READ_NODES: Final = f"SELECT path, {', '.join(_FIELDS)} FROM nodes"
 _PUT: Final = f"INSERT OR REPLACE INTO nodes VALUES ({', '.join('?' * (len(_FIELDS) + 1))})"
 _DELETE: Final = "DELETE FROM nodes WHERE path = ?"
@@ -38,6 +44,29 @@ _NOT_OF_THE_FILE: Final = frozenset(
     {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM}
 )
 """Errors that do not indicate a damaged file."""
+
+FILES: Final = ("", "-wal", "-shm", "-journal")
+"""The endings of the files of one database."""
+
+_PRIVATE: Final = 0o600  # secrets of users (SCRAM) and settings of listeners (passwords) are in it
+
+
+def keep_private(path: str) -> None:
+    """Let only the owner read and write the files of the database at `path`. Log a warning if that is impossible."""
+    for file in (Path(f"{path}{ending}") for ending in FILES):
+        try:
+            if stat.S_IMODE(file.stat().st_mode) & ~_PRIVATE:
+                file.chmod(_PRIVATE)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            log.warning("%s may be readable for others, and holds secrets: %s", file, error.strerror)
+
+
+def create_tables(database: sqlite3.Connection) -> None:
+    """Create the tables in a new database: the first one has its root in page 2, the second one in page 3."""
+    for statement in _CREATE:
+        database.execute(statement)
 
 
 def _damaged(path: str, error: Exception) -> CorruptRecordError:
@@ -64,8 +93,10 @@ class SqliteTree(Tree):
         self.path = path
         self._error: sqlite3.Error | None = None
         try:
+            with contextlib.suppress(FileExistsError):  # SQLite gives the mode of the file to its write-ahead log, too
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _PRIVATE))
             self._database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise LogDirectoryError(f"{path}: {error}") from error
         try:
             nodes, last_zxid = self._load()
@@ -98,8 +129,7 @@ class SqliteTree(Tree):
         if version not in (0, _FORMAT):
             raise LogDirectoryError(f"{self.path}: expected format {_FORMAT}, found {version}: of a later magicbyte?")
         if version == 0:
-            run(_CREATE)
-            run("CREATE TABLE last (id INTEGER PRIMARY KEY, zxid INTEGER NOT NULL)")
+            create_tables(self._database)
             run(_PUT, (ROOT, *astuple(StoredNode(b"", 0, 0, 0, 0, 0, 0, 0, 0))))
             run(_PUT_LAST, (0,))
             run(f"PRAGMA user_version = {_FORMAT}")

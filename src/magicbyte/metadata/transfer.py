@@ -67,7 +67,8 @@ def transfer(source: Keeper, target: Keeper, *, ours: Collection[str] = ()) -> T
                 left_out[topic] = gone
         nodes[path] = data
     _check(nodes, target)
-    for path, data in nodes.items():
+    # Topics come last: after an interrupted transfer none is without its settings, whose records would be deleted.
+    for path, data in sorted(nodes.items(), key=lambda item: item[0].startswith(layout.TOPICS)):
         known = target.exists(path)
         if known is None:
             target.create(path, data, parents=True)

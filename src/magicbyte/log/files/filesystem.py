@@ -26,6 +26,8 @@ SMALL_FILE_LIMIT = 64 << 20  # bytes; Kafka's largest small file is an index, of
 
 _FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 """Without O_NONBLOCK, opening a FIFO would wait for a writer."""
+_NEW_FILE = os.O_CREAT | os.O_EXCL | _FLAGS
+_OWNERS = 0o600  # permissions
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -732,16 +734,19 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def clone_file(source: Path, target: Path) -> None:
-    """Make `target` a durable copy of a file, with its times. The two share blocks if the file system supports it.
+    """Make `target` a durable copy of a file, with its times and permissions; its owner may write to it.
+
+    The two share blocks if the file system supports it.
 
     Both may be written to afterwards: the file system (XFS, Btrfs) copies a changed block. Raises OSError.
     """
-    with source.open("rb") as file, target.open("xb") as out:
+    with source.open("rb") as file, os.fdopen(os.open(target, os.O_WRONLY | _NEW_FILE, _OWNERS), "wb") as out:
         if not _shares_blocks(file, out):
             shutil.copyfileobj(file, out, _COPIED_BYTES)
         out.flush()
+        found = source.stat()
+        target.chmod(stat.S_IMODE(found.st_mode) | _OWNERS)
         os.fsync(out.fileno())
-    found = source.stat()
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
