@@ -501,6 +501,19 @@ class UnsupportedVersionError(MagicbyteError):
         return f"{self.what} has no version {self.version}: known are {known}"
 
 
+class ProtocolTooOldError(MagicbyteError):
+    """A change that the brokers of the cluster's `inter.broker.protocol.version` cannot read in the metadata tree."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+    def __init__(self, what: str, first: tuple[int, ...], protocol: tuple[int, ...]) -> None:
+        needed, found = (".".join(map(str, each)) for each in (first, protocol))
+        super().__init__(
+            f"{what}: brokers before {needed} cannot read this in the metadata tree, and may not start again; "
+            f"inter.broker.protocol.version is {found}: raise it on all brokers first"
+        )
+
+
 class MissingExtraError(MagicbyteError):
     """A package of an extra of the distribution is missing. `what` needs it."""
 

@@ -250,6 +250,24 @@ _REGISTRATIONS: Final[Mapping[int, tuple[int, ...]]] = {5: FIRST_WITH_FEATURES, 
 TOPIC_IDS: Final = (2, 8)
 """The first protocol version whose brokers give topics ids, and write these into partition folders."""
 
+FIRST_WITH_ENTITY_PATHS: Final = (0, 10, 1)
+"""The first release that reads notifications of changed settings of version 2. Older ones do not start with one."""
+FIRST_WITH_SETTINGS: Final[Mapping[str, tuple[int, ...]]] = {
+    "topics": (0, 9), "clients": (0, 9), "clients/<default>": (0, 10, 1), "users": (0, 10, 1), "brokers": (0, 10, 1),
+    "brokers/<default>": (1, 1), "ips": (2, 8),
+}  # fmt: skip
+"""By entity: the first release that reads its settings. Older ones fail at the notification."""
+FIRST_WITH_PREFIXED_ACLS: Final = (2, 0)
+FIRST_WITH_RESOURCE_TYPES: Final[Mapping[str, tuple[int, ...]]] = {
+    "TRANSACTIONAL_ID": (0, 11), "DELEGATION_TOKEN": (1, 1), "USER": (3, 3),
+}  # fmt: skip
+"""By type of resource: the first release that knows it in ACLs. Older ones do not start with a node of the type."""
+FIRST_WITH_OPERATIONS: Final[Mapping[str, tuple[int, ...]]] = {
+    "DESCRIBE_CONFIGS": (0, 11), "ALTER_CONFIGS": (0, 11), "IDEMPOTENT_WRITE": (0, 11), "CREATE_TOKENS": (3, 3),
+    "DESCRIBE_TOKENS": (3, 3),
+}  # fmt: skip
+"""By operation: the first release that knows it in ACLs. Older ones do not start with such an ACL."""
+
 GROUP_VALUES: Final[Mapping[int, tuple[int, ...]]] = {3: (2, 3), 2: (2, 1), 1: (0, 10, 1)}
 """By version of a group's value in `__consumer_offsets`: the first protocol version that writes it."""
 OFFSET_VALUES: Final[Mapping[int, tuple[int, ...]]] = {3: (2, 1)}

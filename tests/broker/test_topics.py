@@ -386,7 +386,7 @@ def test_what_told_of_a_change_of_settings_is_taken_away_after_a_quarter_of_an_h
     found_cluster(world.metadata, None, ids())
     for minutes in (0, 10, 20, 40):
         clock.ms = NOW + minutes * 60_000
-        changes = tell_of_config_change(world.metadata, "topics", f"t{minutes}", clock.ms)
+        changes = tell_of_config_change(world.metadata, "topics", f"t{minutes}", clock.ms, None)
         world.metadata.transaction(changes)
         left = world.metadata.children("/config/changes")
         assert (

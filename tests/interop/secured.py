@@ -179,7 +179,7 @@ def _add_user(state: jvm.Json) -> None:
             kept = {each: Credential.of(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
             if store.exists(USER_NODES) is None:  # 0.10 has it when it needs it
                 store.transaction([CreateNode(USER_NODES, b"")])
-            told = tell_of_config_change(store, USERS, sanitised(USER), SystemClock().now_ms())
+            told = tell_of_config_change(store, USERS, sanitised(USER), SystemClock().now_ms(), None)
             store.transaction([change_of(store, USER, kept), *told])
         return
     admin = AdminClient({"bootstrap.servers": state["bootstrap"]})

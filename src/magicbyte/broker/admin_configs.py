@@ -230,7 +230,7 @@ async def _alter_broker(services: ConfigServices, name: str, rewrite: Rewrite, *
 
     def change() -> None:
         node = SetNode(path, data) if metadata.exists(path) is not None else CreateNode(path, data)
-        metadata.transaction([node, *tell_of_config_change(metadata, "brokers", entity, now_ms)])
+        metadata.transaction([node, *tell_of_config_change(metadata, "brokers", entity, now_ms, config.tree_protocol)])
 
     await services.runtime.writing.run(change)
     config.change(of_all, of_this)

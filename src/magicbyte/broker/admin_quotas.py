@@ -150,10 +150,10 @@ async def alter(
 
 async def _change(services: QuotaServices, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
     runtime, metadata = services.runtime, services.metadata
-    now_ms = runtime.clock.now_ms()
+    now_ms, protocol = runtime.clock.now_ms(), runtime.config.tree_protocol
 
     def change() -> None:
-        metadata.transaction(quota_nodes.change_of(metadata, kind, name, changes, now_ms))
+        metadata.transaction(quota_nodes.change_of(metadata, kind, name, changes, now_ms, protocol))
 
     async with runtime.directory:
         await runtime.writing.run(change)

@@ -140,7 +140,7 @@ async def _change(services: ScramServices, name: str, changes: Mapping[str, str 
     now_ms = runtime.clock.now_ms()
 
     def change() -> None:
-        told = tell_of_config_change(store, USERS, sanitised(name), now_ms)
+        told = tell_of_config_change(store, USERS, sanitised(name), now_ms, runtime.config.tree_protocol)
         store.transaction([change_of(store, name, changes), *told])
 
     async with runtime.directory:  # quotas are in the same node, so their changes hold the same lock

@@ -17,6 +17,7 @@ from magicbyte.errors import (
     NoNodeError,
 )
 from magicbyte.metadata.on_loop import LoopStore
+from magicbyte.metadata.readable import check_acls, knows_prefixed_acls, knows_resource_type
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, NodeEvent, SetNode
 from magicbyte.printable import logger
 from magicbyte.security import acls
@@ -56,13 +57,28 @@ class Authorizer:
 
     async def start(self) -> None:
         """Read all ACLs, and follow their changes from now on."""
-        for path in (*_TYPE_PATHS, acls.LITERAL_CHANGES, acls.PREFIXED_CHANGES):
+        for path in self._places():
             if await self._store.exists(path) is None:
                 try:
                     await self._store.create(path, parents=True)
                 except NodeExistsError:
                     log.debug("%s was made by another broker meanwhile", path)
         await self._read()
+
+    def _places(self) -> list[str]:
+        """Return the nodes that a broker of the cluster's protocol creates: others keep older ones from starting."""
+        protocol = self._runtime.config.tree_protocol
+        patterns = [Pattern.LITERAL, *([Pattern.PREFIXED] if knows_prefixed_acls(protocol) else [])]
+        changes = {Pattern.LITERAL: acls.LITERAL_CHANGES, Pattern.PREFIXED: acls.PREFIXED_CHANGES}
+        return [
+            *(
+                _type_path(kind, each)
+                for each in patterns
+                for kind in ResourceType
+                if knows_resource_type(kind.name, protocol)
+            ),
+            *(changes[each] for each in patterns),
+        ]
 
     # ---- decisions
 
@@ -133,7 +149,8 @@ class Authorizer:
         store = self._store
         self._own.clear()
         for path in (acls.LITERAL_CHANGES, acls.PREFIXED_CHANGES):
-            await store.children(path, self._changed)
+            if await store.exists(path, self._changed) is not None:
+                await store.children(path, self._changed)
         resources = [
             ResourcePattern(kind, name, pattern)
             for (pattern, kind), names in zip(_PLACES, await store.children_many(_TYPE_PATHS), strict=True)
@@ -153,7 +170,17 @@ class Authorizer:
     async def change(
         self, resource: ResourcePattern, *, add: Entries = frozenset(), remove: Entries = frozenset()
     ) -> None:
-        """Change the ACLs of a resource in the tree, notify all brokers, and apply them. Raises MetadataError."""
+        """Change the ACLs of a resource in the tree, notify all brokers, and apply them.
+
+        Raises MetadataError, and ProtocolTooOldError for ACLs that brokers of the cluster cannot read.
+        """
+        if add:
+            check_acls(
+                resource.type.name,
+                {each.operation.name for each in add},
+                self._runtime.config.tree_protocol,
+                is_prefixed=resource.pattern is Pattern.PREFIXED,
+            )
         async with self._runtime.directory:
             for _ in range(_ATTEMPTS):
                 try:
@@ -199,7 +226,13 @@ class Authorizer:
 
 _MOST_NOTES: Final = 100  # notifications checked when one is written
 _PLACES: Final = [(pattern, kind) for pattern in Pattern for kind in ResourceType]
-_TYPE_PATHS: Final = [ResourcePattern(kind, "", pattern).path.rstrip("/") for pattern, kind in _PLACES]
+
+
+def _type_path(kind: ResourceType, pattern: Pattern) -> str:
+    return ResourcePattern(kind, "", pattern).path.rstrip("/")
+
+
+_TYPE_PATHS: Final = [_type_path(kind, pattern) for pattern, kind in _PLACES]
 
 
 def _entries(resource: ResourcePattern, node: Node) -> Entries:

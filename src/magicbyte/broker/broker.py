@@ -124,6 +124,7 @@ class Broker:
         self.config = config
         self._around, self._repairs = around, repairs
         is_alone = session is None and config.zookeeper_connect is None
+        config.is_in_cluster = not is_alone
         offer = config.offer if is_alone else config.offer.in_a_cluster(config.inter_broker_protocol_version)
         self.runtime = Runtime(config, offer, clock=clock, random=random, network=network, threads=threads)
         self.runtime.slow_ns = _slow_ns(config)

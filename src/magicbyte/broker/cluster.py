@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.errors import BadVersionError, LogDirectoryError, NodeExistsError, UnknownOutcomeError
 from magicbyte.metadata import layout
+from magicbyte.metadata.readable import config_change
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, SetNode
 from magicbyte.printable import logger
 
@@ -122,12 +123,17 @@ def _set(changed: asyncio.Event, _event: NodeEvent, _path: str) -> None:
     changed.set()
 
 
-def tell_of_config_change(metadata: MetadataStore, kind: str, name: str, now_ms: int) -> list[NodeChange]:
-    """Return the changes that notify other brokers of changed settings, and delete old notifications."""
+def tell_of_config_change(
+    metadata: MetadataStore, kind: str, name: str, now_ms: int, protocol: tuple[int, ...] | None
+) -> list[NodeChange]:
+    """Return the changes that notify other brokers of changed settings, and delete old notifications.
+
+    `protocol`: `BrokerConfig.tree_protocol`. Raises ProtocolTooOldError for settings that brokers cannot read.
+    """
     parent = layout.CONFIG_CHANGE.rpartition("/")[0]
     told = [f"{parent}/{each}" for each in metadata.children(parent)]
     old = [path for path in told if metadata.get(path).ctime_ms < now_ms - _CHANGES_KEPT_MS]
-    said = CreateNode(layout.CONFIG_CHANGE, layout.dump_config_change(kind, name), sequence=True)
+    said = CreateNode(layout.CONFIG_CHANGE, config_change(kind, name, protocol), sequence=True)
     return [*(DeleteNode(path) for path in old), said]
 
 

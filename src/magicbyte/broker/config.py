@@ -484,6 +484,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         """Parse settings by Kafka's names. Raises InvalidConfigError for an invalid value."""
         given = _renamed(static or {})
         self.offer = _offer(given)
+        self.is_in_cluster = False
         self.static: Mapping[str, str] = given
         self.of_all: Mapping[str, str] = {}
         self.of_this: Mapping[str, str] = {}
@@ -505,6 +506,11 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         self.log_directory = _only_directory(self)
         self.http = http_address(self.texts["http.address"])
         _check_together(self)
+
+    @property
+    def tree_protocol(self) -> tuple[int, ...] | None:
+        """The protocol version of the oldest broker that reads the metadata tree; None if no other broker reads it."""
+        return self.inter_broker_protocol_version if self.is_in_cluster else None
 
     @classmethod
     def parse(cls, properties: bytes, overrides: Mapping[str, str] | None = None) -> BrokerConfig:

@@ -135,7 +135,12 @@ def _values(path: str, settings: Mapping[str, str]) -> Values:
 
 
 def change_of(
-    metadata: MetadataStore, kind: str, name: str, changes: Mapping[str, str | None], now_ms: int
+    metadata: MetadataStore,
+    kind: str,
+    name: str,
+    changes: Mapping[str, str | None],
+    now_ms: int,
+    protocol: tuple[int, ...] | None,
 ) -> list[NodeChange]:
     """Return the changes that set quotas, delete those that are None, and notify all brokers.
 
@@ -153,4 +158,4 @@ def change_of(
         made.append(CreateNode(path, data))
     else:
         made.append(SetNode(path, data, node.version))
-    return [*made, *tell_of_config_change(metadata, kind, name, now_ms)]
+    return [*made, *tell_of_config_change(metadata, kind, name, now_ms, protocol)]

@@ -317,7 +317,9 @@ class Topics(TopicTable):
             self._metadata.transaction(
                 [
                     topic_nodes.settings_change(self._metadata, "topics", name, own),
-                    *tell_of_config_change(self._metadata, "topics", name, self._clock.now_ms()),
+                    *tell_of_config_change(
+                        self._metadata, "topics", name, self._clock.now_ms(), self._config.tree_protocol
+                    ),
                 ]
             )
             self._keep(altered)

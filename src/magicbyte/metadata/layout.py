@@ -349,8 +349,10 @@ def load_config(path: str, data: bytes) -> dict[str, str]:
     return {str(name): str(value) for name, value in found.items()}
 
 
-def dump_config_change(kind: str, name: str) -> bytes:
-    """Return the data of the node that notifies other brokers of changed settings."""
+def dump_config_change(kind: str, name: str, *, version: int = 2) -> bytes:
+    """Return the data of the node that notifies other brokers of changed settings: version 2, or 1 before 0.10.1."""
+    if version == 1:
+        return dump({"version": 1, "entity_type": kind, "entity_name": name})
     return dump({"version": 2, "entity_path": f"{kind}/{name}"})
 
 

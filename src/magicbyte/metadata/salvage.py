@@ -140,14 +140,14 @@ def _quarantined(directory: Path) -> list[Path]:
 def _names(directory: Path) -> list[str]:
     try:
         return [each.name for each in directory.iterdir()]
-    except OSError:  # whoever writes to the quarantine reports it
+    except OSError:  # the log directory reports it
         return []
 
 
 # Crash order of a salvage. Each step is durable before the next one:
-# 1. the new database, complete, as `.new`; SQLite syncs it and its name (a crash up to here: it is made anew)
+# 1. the new database, complete, as `.new`; SQLite syncs it and its name (a crash up to here: it is made again)
 # 2. copies of the damaged files in the quarantine (a crash up to here: they are copied again, under another number)
-# 3. `.new` is renamed to `.salvaged`: from now on each start goes on with 4
+# 3. `.new` is renamed to `.salvaged`: from now on each start continues with 4
 # 4. the damaged files are deleted: with a write-ahead log beside it, a new database would take over its pages
 # 5. `.salvaged` gets the name of the database
 

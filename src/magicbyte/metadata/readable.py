@@ -1,0 +1,54 @@
+"""What the oldest broker of a cluster can read in the metadata tree, by the cluster's protocol version.
+
+A node that a broker cannot read keeps it from starting, so it must not be written. `protocol` is the
+`inter.broker.protocol.version`, or None for a tree that no other broker reads. Sources: real brokers of each release
+(`tests/interop/test_old_readers.py`).
+"""
+
+from __future__ import annotations
+
+from magicbyte.errors import ProtocolTooOldError
+from magicbyte.metadata import layout
+from magicbyte.releases import (
+    FIRST_WITH_ENTITY_PATHS,
+    FIRST_WITH_OPERATIONS,
+    FIRST_WITH_PREFIXED_ACLS,
+    FIRST_WITH_RESOURCE_TYPES,
+    FIRST_WITH_SETTINGS,
+)
+
+Protocol = tuple[int, ...] | None
+
+
+def config_change(kind: str, name: str, protocol: Protocol) -> bytes:
+    """Return the data of the notification of changed settings. Raises ProtocolTooOldError for unreadable settings."""
+    root = kind.partition("/")[0]
+    entity = f"{root}/{name}" if f"{root}/{name}" in FIRST_WITH_SETTINGS else root
+    _require(f"settings of {entity}", FIRST_WITH_SETTINGS[entity], protocol)
+    is_old = protocol is not None and protocol < FIRST_WITH_ENTITY_PATHS
+    return layout.dump_config_change(kind, name, version=1 if is_old else 2)
+
+
+def knows_resource_type(resource_type: str, protocol: Protocol) -> bool:
+    """Return whether the brokers know a type of resource, such as "TRANSACTIONAL_ID", in ACLs."""
+    return protocol is None or protocol >= FIRST_WITH_RESOURCE_TYPES.get(resource_type, protocol)
+
+
+def knows_prefixed_acls(protocol: Protocol) -> bool:
+    """Return whether the brokers know ACLs of all resources with a prefix (KIP-290)."""
+    return protocol is None or protocol >= FIRST_WITH_PREFIXED_ACLS
+
+
+def check_acls(resource_type: str, operations: set[str], protocol: Protocol, *, is_prefixed: bool) -> None:
+    """Raise ProtocolTooOldError for ACLs that a broker cannot read, or would ignore."""
+    if is_prefixed:
+        _require("an ACL of a prefix", FIRST_WITH_PREFIXED_ACLS, protocol)
+    if resource_type in FIRST_WITH_RESOURCE_TYPES:
+        _require(f"an ACL of a {resource_type}", FIRST_WITH_RESOURCE_TYPES[resource_type], protocol)
+    for operation in sorted(operations & FIRST_WITH_OPERATIONS.keys()):
+        _require(f"an ACL of the operation {operation}", FIRST_WITH_OPERATIONS[operation], protocol)
+
+
+def _require(what: str, first: tuple[int, ...], protocol: Protocol) -> None:
+    if protocol is not None and protocol < first:
+        raise ProtocolTooOldError(what, first, protocol)

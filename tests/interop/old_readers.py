@@ -1,0 +1,125 @@
+"""What ours leaves in ZooKeeper, read by real brokers of each release: restarted, and asked by their own tools.
+
+    python -m interop.old_readers RELEASE...        (in tests/) writes old_readers.json
+
+A broker of ours and a real one are in a cluster of the real one's protocol. All changes of `broker.tree_changes` are
+made at ours: those that the protocol does not allow are refused, the real broker starts again with the others.
+"""
+
+import argparse
+import json
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from broker.serving import Peer
+from broker.tree_changes import TOPIC, changes_by, make_all
+from builders import run
+from interop import jvm, kafka_oracle
+from interop.kafka_oracle import version_key
+from interop.real_cluster import RealCluster, until
+from magicbyte.broker.broker import Broker
+from magicbyte.broker.config import BrokerConfig
+from magicbyte.errors import ErrorCode
+from magicbyte.releases import Release
+
+RESULTS: Final = Path(__file__).parent / "old_readers.json"
+RELEASES: Final = (
+    "0.9.0.1", "0.10.0.1", "0.10.1.1", "0.10.2.2", "0.11.0.3", "1.0.2", "1.1.1", "2.0.1", "2.3.1", "2.4.1", "2.5.1",
+    "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.3.2", "3.5.2", "3.9.1",
+)  # fmt: skip
+REAL, OURS = 0, 7
+_NEW_AUTHORIZER, _WITHOUT_ZOOKEEPER = (2, 4), (3, 0)
+
+
+def expected(release: str) -> dict[str, str]:
+    """Return the outcome of each change in a cluster with the release."""
+    line = Release.of(release).line
+    return {name: "read" if first <= line else "refused" for name, (_, first) in changes_by(REAL).items()}
+
+
+async def outcome(release: str, folder: Path) -> dict[str, str]:
+    """Make all changes at ours, restart the real broker, ask it; return the outcome of each change."""
+    line = Release.of(release).line
+    protocol = ".".join(map(str, line))
+    new = line >= _NEW_AUTHORIZER
+    authorizer = "kafka.security.authorizer.AclAuthorizer" if new else "kafka.security.auth.SimpleAclAuthorizer"
+    common = {
+        "inter.broker.protocol.version": protocol,
+        "log.message.format.version": "0.9.0" if line < (0, 10) else "0.10.0",
+        "authorizer.class.name": authorizer,
+        "super.users": "User:ANONYMOUS",
+    }
+    if line >= (3, 0):
+        del common["log.message.format.version"]
+    cluster = RealCluster(release, folder, *(f"{name}={value}" for name, value in common.items()), jvm.SHORT_SESSION)
+    ours = Broker(BrokerConfig({
+        **common,
+        "broker.id": str(OURS),
+        "log.dirs": str(folder / "ours"),
+        "listeners": f"PLAINTEXT://{kafka_oracle.LOOPBACK}:0",
+        "zookeeper.connect": cluster.zookeeper,
+        "zookeeper.session.timeout.ms": "20000",
+    }))  # fmt: skip
+    async with cluster.running():
+        await cluster.start(REAL)
+        await ours.start()
+        try:
+            await until(partial(_knows, ours, [REAL, OURS]), "both brokers are known to ours")
+            peer = await Peer.of(ours)
+            codes = await make_all(peer, REAL)
+            peer.close()
+            await cluster.stop(REAL)
+            await cluster.start(REAL)
+            await until(partial(_knows, ours, [REAL, OURS]), "the real broker is back")
+            await _ask(cluster, line)
+        finally:
+            await ours.abort()
+    names = {ErrorCode.NONE: "read", ErrorCode.UNSUPPORTED_VERSION: "refused"}
+    return {name: names.get(code, code.name) for name, code in codes.items()}
+
+
+async def _knows(ours: Broker, ids: list[int]) -> bool:
+    return ours.cluster_view.broker_ids() == ids
+
+
+async def _ask(cluster: RealCluster, line: tuple[int, ...]) -> None:
+    """Ask the release's own tools for settings and ACLs."""
+    zookeeper = ["--zookeeper", cluster.zookeeper]
+    where = zookeeper if line < _WITHOUT_ZOOKEEPER else ["--bootstrap-server", cluster.bootstrap]
+    told = await _tool(
+        cluster, "ConfigCommand", *where, "--describe", "--entity-type", "topics", "--entity-name", TOPIC
+    )
+    assert "retention.ms=7200000" in told, told
+    told = await _tool(
+        cluster, "ConfigCommand", *where, "--describe", "--entity-type", "clients", "--entity-name", "app"
+    )
+    assert "producer_byte_rate=1024" in told, told
+    where = (
+        ["--authorizer-properties", f"zookeeper.connect={cluster.zookeeper}"] if line < _WITHOUT_ZOOKEEPER else where
+    )
+    told = await _tool(cluster, "AclCommand", *where, "--list")
+    assert "alice" in told, told
+
+
+async def _tool(cluster: RealCluster, name: str, *arguments: str) -> str:
+    from interop.real_cluster import run as run_program
+
+    return await run_program(*kafka_oracle.tool_command(cluster.release, f"kafka.admin.{name}", list(arguments)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("releases", nargs="*", default=RELEASES)
+    found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    for release in parser.parse_args().releases:
+        with tempfile.TemporaryDirectory() as folder:
+            found[release] = run(outcome(release, Path(folder)), 600)
+        ordered = {each: found[each] for each in sorted(found, key=version_key)}
+        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
+        print(release, "as expected" if found[release] == expected(release) else "DIFFERENT", flush=True)
+
+
+if __name__ == "__main__":
+    main()
