@@ -241,8 +241,8 @@ PROTOCOL_OF_MAGIC: Final = ((0, 8, 2), (0, 10, 0), (0, 11, 0))
 """By magic: the first protocol version that writes it."""
 MAGIC_NAMES: Final = ("0.9.0", "0.10.0", "0.11.0")
 """By magic: its name as `log.message.format.version`."""
-MAGIC_AS_RELEASE: Final = {"0": "0.9.0", "1": "0.10.2", "2": "0.11.0"}
-"""Kafka's names of the formats that our settings also accept by their magic."""
+MAGIC_AS_RELEASE: Final = {str(magic): name for magic, name in enumerate(MAGIC_NAMES)}
+"""Kafka's names of the formats that our settings also accept by magic: the oldest, which later brokers read, too."""
 FIRST_WITH_FEATURES: Final = (2, 7)
 """The first protocol version whose brokers register the supported levels of features (KIP-584)."""
 _REGISTRATIONS: Final[Mapping[int, tuple[int, ...]]] = {5: FIRST_WITH_FEATURES, 4: (0, 10, 2), 3: (0, 10, 0), 2: (0, 9)}
@@ -257,6 +257,9 @@ FIRST_WITH_SETTINGS: Final[Mapping[str, tuple[int, ...]]] = {
     "brokers/<default>": (1, 1), "ips": (2, 8),
 }  # fmt: skip
 """By entity: the first release that reads its settings. Older ones fail at the notification."""
+FIRST_WITH_SEVERAL_POLICIES: Final = (0, 10, 1)
+"""The first release that reads `cleanup.policy=compact,delete` (KIP-71)."""
+FIRST_WITH_ZSTD: Final = (2, 1)
 FIRST_WITH_PREFIXED_ACLS: Final = (2, 0)
 FIRST_WITH_RESOURCE_TYPES: Final[Mapping[str, tuple[int, ...]]] = {
     "TRANSACTIONAL_ID": (0, 11), "DELEGATION_TOKEN": (1, 1), "USER": (3, 3),

@@ -545,7 +545,7 @@ def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_afte
 @pytest.mark.parametrize(
     "changes",
     [
-        lambda store: quota_nodes.change_of(store, "users", "a", {PRODUCE: "7"}, 0),
+        lambda store: quota_nodes.change_of(store, "users", "a", {PRODUCE: "7"}, 0, None),
         lambda store: [scram_users.change_of(store, "a", {"SCRAM-SHA-512": "new"})],
     ],
     ids=["quotas", "credentials"],

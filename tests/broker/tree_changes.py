@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -15,12 +16,13 @@ from magicbyte.protocol.messages import create_acls, create_partitions, create_t
 from magicbyte.protocol.messages import incremental_alter_configs as alter
 
 TOPIC, GONE = "t", "gone"
+_ATTEMPTS = 200
 Change = Callable[[Peer], Awaitable[int]]
 Release = tuple[int, ...]
 
 
-async def _settings(kind: int, name: str, setting: str, peer: Peer) -> int:
-    config = alter.AlterableConfig(name=setting, config_operation=0, value="7200000")
+async def _settings(kind: int, name: str, setting: str, peer: Peer, value: str = "7200000") -> int:
+    config = alter.AlterableConfig(name=setting, config_operation=0, value=value)
     resource = alter.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
     request = alter.IncrementalAlterConfigsRequest(resources=[resource])
     answer = await peer.ask(request, 0, alter.IncrementalAlterConfigsResponse)
@@ -73,6 +75,12 @@ def changes_by(broker_id: int) -> dict[str, tuple[Change, Release]]:
         "topic to delete": (partial(_topic, GONE), (0, 9)),
         "deletion": (_deletion, (0, 9)),
         "settings of a topic": (partial(_settings, 2, TOPIC, "retention.ms"), (0, 9)),
+        "several policies": (partial(_settings, 2, TOPIC, "cleanup.policy", value="compact,delete"), (0, 10, 1)),
+        "zstd": (partial(_settings, 2, TOPIC, "compression.type", value="zstd"), (2, 1)),
+        "a format by its magic": (partial(_settings, 2, TOPIC, "message.format.version", value="0"), (0, 9)),
+        "a format of 0.10": (partial(_settings, 2, TOPIC, "message.format.version", value="0.10.0"), (0, 10, 0)),
+        "a format of 0.11": (partial(_settings, 2, TOPIC, "message.format.version", value="0.11.0"), (0, 11, 0)),
+        "a format of 2.8": (partial(_settings, 2, TOPIC, "message.format.version", value="2.8"), (2, 8)),
         "settings of a broker": (partial(_settings, 4, str(broker_id), "log.retention.ms"), (0, 10, 1)),
         "settings of all brokers": (partial(_settings, 4, "", "log.retention.ms"), (1, 1)),
         "quota of a client": (partial(_quota, {"client-id": "app"}, quota), (0, 9)),
@@ -104,4 +112,14 @@ def changes_by(broker_id: int) -> dict[str, tuple[Change, Release]]:
 
 async def make_all(peer: Peer, broker_id: int) -> dict[str, ErrorCode]:
     """Make all changes, one after the other; return the error code of each."""
-    return {name: ErrorCode(await change(peer)) for name, (change, _) in changes_by(broker_id).items()}
+    return {name: await _until_known(change, peer) for name, (change, _) in changes_by(broker_id).items()}
+
+
+async def _until_known(change: Change, peer: Peer) -> ErrorCode:
+    """Make a change; a topic that was created is not known to the broker at once."""
+    for _ in range(_ATTEMPTS):
+        code = ErrorCode(await change(peer))
+        if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            break
+        await asyncio.sleep(0.1)
+    return code

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from broker.serving import Clock
+from log.damaged_directories import copied
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.metadata.salvage import Salvaged, is_served, open_metadata
@@ -61,11 +62,6 @@ def damaged(base: Path, tmp_path: Path) -> Path:
     directory = copied(base, tmp_path / "logs")
     flip(directory / FILE_NAME, COLUMN_NAME)
     return directory
-
-
-def copied(source: Path, target: Path) -> Path:
-    shutil.copytree(source, target)
-    return target
 
 
 def flip(path: Path, at: int, bit: int = 0) -> None:
@@ -448,6 +444,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from broker.serving import Clock
+from log.damaged_directories import copied
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.metadata import salvage
 left = int(sys.argv[2])

@@ -47,7 +47,7 @@ def test_topics_and_settings_go_along_and_running_brokers_stay_behind() -> None:
     assert target.exists(layout.OURS) is None
 
 
-@pytest.mark.parametrize(("magic", "release"), [("0", "0.9.0"), ("1", "0.10.2"), ("2", "0.11.0"), ("2.8", "2.8")])
+@pytest.mark.parametrize(("magic", "release"), [("0", "0.9.0"), ("1", "0.10.0"), ("2", "0.11.0"), ("2.8", "2.8")])
 def test_for_kafka_formats_have_names_of_releases_and_our_settings_stay_behind(magic: str, release: str) -> None:
     source, target = store(t={"message.format.version": magic, "log.head.truncation": "true"}), MemoryStore(Clock())
     assert transfer(source, target, ours=OURS).left_out == {"t": ("log.head.truncation",)}

@@ -33,7 +33,7 @@ from magicbyte.log.files.checkpoints import PARTITION_METADATA, parse_partition_
 from magicbyte.log.files.directory import parse_file
 from magicbyte.log.files.filesystem import exists
 from magicbyte.log.files.names import MOST_PARTITIONS, check_new_topic
-from magicbyte.metadata import layout
+from magicbyte.metadata import layout, readable
 from magicbyte.metadata.layout import TopicNode
 from magicbyte.ports import SetNode, TopicPartition
 from magicbyte.printable import logger
@@ -159,7 +159,8 @@ class Topics(TopicTable):
         if assignments:
             check_assignments(assignments, range(count), self._brokers())
         replicas = _lists(assignments) if assignments else self._assign(range(count), factor)
-        own = topic_config.of_new_topic(configs or {}, self._config)
+        given = topic_config.of_new_topic(configs or {}, self._config)
+        own = readable.topic_settings(given, self._config.tree_protocol)
         topic = ServedTopic(name, self._new_id(), count, own, topic_config.resolve(own, self._config), (0,) * count)
         if not validate_only:
             self._create_nodes(topic, replicas, replicas)
@@ -309,7 +310,7 @@ class Topics(TopicTable):
         Raises UnknownTopicError, InvalidConfigError.
         """
         topic = self.known(name)
-        own = topic_config.check_overrides(configs)
+        own = readable.topic_settings(topic_config.check_overrides(configs), self._config.tree_protocol)
         altered = replace(topic, configs=own, config=topic_config.resolve(own, self._config))
         if altered.config.log.dialect is not topic.config.log.dialect:
             raise InvalidConfigError(f"topic {name}: {topic_config.FORMAT} cannot become enriched, or cease to be")

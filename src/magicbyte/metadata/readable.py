@@ -7,6 +7,8 @@ A node that a broker cannot read keeps it from starting, so it must not be writt
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from magicbyte.errors import ProtocolTooOldError
 from magicbyte.metadata import layout
 from magicbyte.releases import (
@@ -15,6 +17,11 @@ from magicbyte.releases import (
     FIRST_WITH_PREFIXED_ACLS,
     FIRST_WITH_RESOURCE_TYPES,
     FIRST_WITH_SETTINGS,
+    FIRST_WITH_SEVERAL_POLICIES,
+    FIRST_WITH_ZSTD,
+    MAGIC_AS_RELEASE,
+    line_of,
+    protocol_version,
 )
 
 Protocol = tuple[int, ...] | None
@@ -27,6 +34,25 @@ def config_change(kind: str, name: str, protocol: Protocol) -> bytes:
     _require(f"settings of {entity}", FIRST_WITH_SETTINGS[entity], protocol)
     is_old = protocol is not None and protocol < FIRST_WITH_ENTITY_PATHS
     return layout.dump_config_change(kind, name, version=1 if is_old else 2)
+
+
+def topic_settings(own: Mapping[str, str], protocol: Protocol) -> dict[str, str]:
+    """Return a topic's settings as brokers read them: formats by the name of their first release.
+
+    Raises ProtocolTooOldError for a value that brokers do not know: they do not start with it.
+    """
+    written = dict(own)
+    if protocol is None:
+        return written
+    text = written.get("message.format.version", "enriched")
+    if text != "enriched":  # only brokers of magicbyte have it
+        text = written["message.format.version"] = MAGIC_AS_RELEASE.get(text, text)
+        _require(f"message.format.version={text}", line_of(protocol_version(text)), protocol)
+    if written.get("compression.type") == "zstd":
+        _require("compression.type=zstd", FIRST_WITH_ZSTD, protocol)
+    if len(written.get("cleanup.policy", "").split(",")) > 1:
+        _require("cleanup.policy=compact,delete", FIRST_WITH_SEVERAL_POLICIES, protocol)
+    return written
 
 
 def knows_resource_type(resource_type: str, protocol: Protocol) -> bool:
