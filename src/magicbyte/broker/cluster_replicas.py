@@ -286,7 +286,7 @@ class ClusterReplicas(Replicas):
 
     def _take_log_away(self, key: TopicPartition) -> PartitionLog | None:
         monotonic_ms = self._runtime.clock.monotonic_ms()
-        return self._logs.take_away(key, monotonic_ms=monotonic_ms) if key in self._logs.logs else None
+        return self._logs.take_away([key], monotonic_ms=monotonic_ms)[0] if key in self._logs.logs else None
 
     # ---- followers of led partitions
 

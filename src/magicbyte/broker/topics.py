@@ -86,7 +86,7 @@ class Topics(TopicTable):
         for name in topic_nodes.children(metadata, layout.TOPICS):
             self._keep(self._load(name))
         for name in topic_nodes.children(metadata, layout.DELETE_TOPICS):
-            for log in self.take_away(key for key in list(self._logs.logs) if key.topic == name):
+            for log in self.take_away([key for key in self._logs.logs if key.topic == name]):
                 log.release()
             self.finish_delete(name)
         self.adopted = self._adopt()
@@ -293,8 +293,8 @@ class Topics(TopicTable):
 
     def take_away(self, keys: Iterable[TopicPartition]) -> list[PartitionLog]:
         """Delete the logs of partitions; return them, to be released when unused. Their files are deleted later."""
-        now_ms = self._clock.monotonic_ms()
-        return [self._logs.take_away(key, monotonic_ms=now_ms) for key in keys if key in self._logs.logs]
+        there = [key for key in keys if key in self._logs.logs]
+        return self._logs.take_away(there, monotonic_ms=self._clock.monotonic_ms())
 
     def finish_delete(self, name: str) -> None:
         """Delete the logs of a topic that are offline, its nodes and the mark of its deletion."""

@@ -358,24 +358,30 @@ class LogDirectory:
 
     def delete(self, key: TopicPartition, *, monotonic_ms: int) -> None:
         """Delete the log of a partition. Its files are deleted after `file.delete.delay.ms` (`remove_deleted`)."""
-        self.take_away(key, monotonic_ms=monotonic_ms).release()
+        for log in self.take_away([key], monotonic_ms=monotonic_ms):
+            log.release()
 
-    def take_away(self, key: TopicPartition, *, monotonic_ms: int) -> PartitionLog:
-        """Delete the log as `delete` does, but leave the files open; return the log, which the caller must release."""
-        log = self[key]
-        self._rename_for_deletion(key, monotonic_ms + log.config.file_delete_delay_ms)
-        del self.logs[key]
-        self._forget(key)
-        return log
+    def take_away(self, keys: Collection[TopicPartition], *, monotonic_ms: int) -> list[PartitionLog]:
+        """Delete logs as `delete` does, but leave the files open; return them, which the caller must release.
+
+        The checkpoints are written once for all. Raises UnknownTopicError, with no log deleted.
+        """
+        logs = [self[key] for key in keys]
+        for key, log in zip(keys, logs, strict=True):
+            self._rename_for_deletion(key, monotonic_ms + log.config.file_delete_delay_ms)
+            del self.logs[key]
+        self._forget(keys)
+        return logs
 
     def take_away_offline(self, topic: str, *, monotonic_ms: int) -> None:
         """Delete the logs of a topic that could not be opened, as `delete` does."""
-        for key in [key for key, each in self.offline.items() if key.topic == topic and each.has_log]:
+        keys = [key for key, each in self.offline.items() if key.topic == topic and each.has_log]
+        for key in keys:
             self._rename_for_deletion(key, monotonic_ms)
             del self.offline[key]
             for offsets in self._of_offline.values():
                 offsets.pop(key, None)
-            self._forget(key)
+        self._forget(keys)
 
     def _rename_for_deletion(self, key: TopicPartition, due_ms: int) -> None:
         """Rename a log's folder; this is durable after the checkpoints, which `_forget` writes next."""
@@ -389,12 +395,17 @@ class LogDirectory:
             self.files.rename(self._folder(key), target)
             self._deleted.append((due_ms, target))
 
-    def _forget(self, key: TopicPartition) -> None:
-        """Remove a log from the checkpoints: they must not apply to a later log of the same name."""
+    def _forget(self, keys: Collection[TopicPartition]) -> None:
+        """Remove deleted logs from the checkpoints: they must not apply to later logs of the same names."""
+        if not keys:
+            return
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
-        if self.cleaner_offsets.pop(key, None) is not None:
+        cleaned = self.cleaner_offsets.keys() & set(keys)
+        for key in cleaned:
+            del self.cleaner_offsets[key]
+        if cleaned:
             self._put_offsets(checkpoints.CLEANER, lambda: self._known(self.cleaner_offsets))
 
     def __getitem__(self, key: TopicPartition) -> PartitionLog:
