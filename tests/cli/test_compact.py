@@ -34,6 +34,9 @@ def logs(tmp_path: Path) -> Path:
     here = {key: offset for key, offset in points.items() if (path / str(key)).is_dir()}
     (path / RECOVERY_POINT).write_bytes(format_offset_checkpoint(here))
     (path / HIGH_WATERMARK).unlink()
+    reached = parse_offset_checkpoint((path / RECOVERY_POINT).read_bytes())
+    present = {key: offset for key, offset in reached.items() if (path / str(key)).exists()}
+    (path / RECOVERY_POINT).write_bytes(format_offset_checkpoint(present))
     (path / CLEANER).write_text(f"0\n1\n{GZIP} 0 0\n")
     return path
 

@@ -12,6 +12,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
+from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
@@ -89,6 +90,7 @@ def compact(
 
     check_mode(out=out, in_place=in_place, dry_run=dry_run)
     chosen = _meant(choose(in_use(discover(paths, as_)), topics), paths, topics)
+    complain_of_gaps(paths, topics, as_)
     config = CompactionConfig(
         dedupe_buffer_bytes=dedupe_buffer,
         delete_retention_ms=delete_retention,

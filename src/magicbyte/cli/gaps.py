@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from magicbyte.ports import TopicPartition
 
 
-def complain_of_gaps(paths: Iterable[str], topics: Collection[str], as_: TopicPartition | None) -> int:
+def complain_of_gaps(
+    paths: Iterable[str], topics: Collection[str], as_: TopicPartition | None, *, quorum: bool = False
+) -> int:
     """Print a line for each folder at `paths` that is left out, and for each gap.
 
-    Return how many of them may have had records.
+    Return how many of them may have had records.     `quorum`: whether the quorum's own log is read.
     """
     from magicbyte.log.files.directory import FoundLogs, survey
     from magicbyte.log.files.left_out import in_use, left_out
@@ -22,11 +24,11 @@ def complain_of_gaps(paths: Iterable[str], topics: Collection[str], as_: TopicPa
 
     found = survey(list(paths), as_)
     only_copies = 0
-    for folder, why, is_only_copy in left_out(found.partitions, topics):
+    for folder, why, is_only_copy in left_out(found.partitions, topics, quorum=quorum):
         advice = " (no other folder has this partition: give this path itself)" if is_only_copy else ""
         complain(f"left out: {folder.path}: {why}{advice}")
         only_copies += is_only_copy
-    missing = missing_in(FoundLogs(in_use(found.partitions, topics), found.directories), topics)
+    missing = missing_in(FoundLogs(in_use(found.partitions, topics, quorum=quorum), found.directories), topics)
     for each in missing:
         complain(f"missing: {each}")
     return only_copies + sum(each.certainty is not Certainty.NOTHING for each in missing)

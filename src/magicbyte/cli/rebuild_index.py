@@ -11,6 +11,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
+from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import DamagePolicy, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import size_text
@@ -83,6 +84,7 @@ def rebuild_index(
         raise click.UsageError("--write and --out: expected one of them")
     given = None if version is None else replace(IndexRules.of(version), interval_bytes=index_interval)
     partitions = choose(in_use(discover(paths, as_), quorum=True), topics)
+    complain_of_gaps(paths, topics, as_, quorum=True)
     for partition in partitions:
         _check(partition, paths, write=write)
     folders = [Path(partition.path).name for partition in partitions]

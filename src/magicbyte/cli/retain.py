@@ -12,6 +12,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
+from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import complain, doubtful, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
@@ -91,6 +92,7 @@ def retain(
     partitions = choose(in_use(discover(paths, as_)), topics)
     left_out = [] if topics else _kept_by_key(partitions, paths)
     partitions = [each for each in partitions if each not in left_out]
+    complain_of_gaps(paths, topics, as_)
     if before_offset is not None and len(partitions) != 1:
         raise click.UsageError(f"--before-offset: expected one partition, found {len(partitions)}")
     limits = RetentionLimits(

@@ -86,7 +86,9 @@ def serve(
     if overlay is not None:
         _lay_over(Path(config.log_directory), overlay)
         config = _config(path, given | {"log.dirs": str(overlay)})
-    elif not adopt and config.zookeeper_connect is None:  # a cluster's brokers may exchange their directories
+    elif adopt:
+        _say_missing(Path(config.log_directory))
+    elif config.zookeeper_connect is None:  # a cluster's brokers may exchange their directories
         _refuse_foreign(Path(config.log_directory))
     if (node_id := _id_of(config)) is not None:
         config = _config(path, given | {"log.dirs": config.log_directory, "broker.id": node_id})
@@ -140,18 +142,26 @@ def _id_of(config: BrokerConfig) -> str | None:
 def _lay_over(directory: Path, overlay: Path) -> None:
     """Create the overlay. One of an earlier run is continued."""
     from magicbyte.archive.copies import lay_over
-    from magicbyte.log.files.directory import survey
-    from magicbyte.log.files.missing import missing_in
     from magicbyte.metadata.salvage import is_served
 
     if is_served(overlay):
         return
     if not directory.is_dir():
         raise LogDirectoryError(f"{directory}: expected a log directory to lay {overlay} over")
-    with contextlib.suppress(LogDirectoryError):  # an empty directory
-        for missing in missing_in(survey(str(directory))):
-            say(f"warning: missing: {missing}", err=True)
+    _say_missing(directory)
     lay_over(directory, overlay)
+
+
+def _say_missing(directory: Path) -> None:
+    """Warn about what a directory proves to be missing, before this broker replaces its checkpoints."""
+    from magicbyte.log.files.directory import FoundLogs, survey
+    from magicbyte.log.files.left_out import in_use
+    from magicbyte.log.files.missing import missing_in
+
+    with contextlib.suppress(LogDirectoryError):  # an empty directory, or one that is made
+        found = survey(str(directory))
+        for missing in missing_in(FoundLogs(in_use(found.partitions), found.directories)):
+            say(f"warning: missing: {missing}", err=True)
 
 
 def _given(directory: Path | None, listen: str | None, others: Mapping[str, str | None]) -> dict[str, str]:
