@@ -16,7 +16,7 @@ def complain_of_gaps(
 ) -> int:
     """Print a line for each folder at `paths` that is left out, and for each gap.
 
-    Return how many of them may have had records.     `quorum`: whether the quorum's own log is read.
+    Return how many of them may have had records. `quorum`: whether the quorum's own log is read.
     """
     from magicbyte.log.files.directory import FoundLogs, survey
     from magicbyte.log.files.left_out import in_use, left_out
