@@ -282,6 +282,18 @@ def test_a_cluster_and_its_directory_tell_the_same_of_what_is_stored(tmp_path: P
     assert len(found.partitions) == 1
 
 
+def test_partitions_that_no_directory_holds_are_not_known() -> None:
+    """One broker's directory tells nothing of the partitions on the others."""
+    stored = {"topic": TopicFacts("topic", numbers={0}), "other": TopicFacts("other", numbers={1})}
+    told = {
+        "topic": TopicFacts("topic", numbers={0, 1, 2}, shares=True),
+        "elsewhere": TopicFacts("elsewhere", numbers={0}, shares=True),
+    }
+    found = planner.joined(stored, told)
+    assert {name: facts.unread for name, facts in found.items()} == {"topic": [1, 2], "other": [], "elsewhere": [0]}
+    assert planner.joined({}, told) == told
+
+
 # ---- when the old format will have left
 
 TICK_MS = 10_000  # between two sets, and two looks of retention

@@ -101,8 +101,9 @@ class TopicFacts:
     """The known facts about a topic. `stored`: entries by format and codec; exact if `partitions` has the segments.
 
     `shares`: `stored` counts only samples. `settings`: those of `_SETTINGS` that are known. `members`: client ids of
-    the members of groups that read it. `unread`: partitions whose formats could not be sampled. `is_asked`: its
-    settings were asked of the cluster; those that the operator gives count as all that differ from Kafka's defaults.
+    the members of groups that read it. `numbers`: its partitions, those in the directories or all of the cluster.
+    `unread`: partitions whose formats are not known. `is_asked`: its settings were asked of the cluster; those that the
+    operator gives count as all that differ from Kafka's defaults.
     """
 
     name: str
@@ -112,6 +113,7 @@ class TopicFacts:
     settings: dict[str, str] = field(default_factory=dict)
     sample: Sample | None = None
     members: dict[str, list[str]] = field(default_factory=dict)
+    numbers: set[int] = field(default_factory=set)
     unread: list[int] = field(default_factory=list)
     is_asked: bool = False
 
@@ -260,6 +262,7 @@ def look_at_directories(partitions: Iterable[PartitionDirectory], settings: Mapp
         facts = topics.setdefault(partition.topic, TopicFacts(partition.topic, settings=dict(settings)))
         segments = segment_facts(partition)
         facts.partitions.append(segments)
+        facts.numbers.add(partition.partition or 0)
         for segment in segments:
             _add(facts.stored, segment.stored)
         if facts.sample is None and partition.size:
@@ -332,6 +335,7 @@ async def look_at_cluster(
             notes.append(f"{name}: no broker returns its settings, which brokers do from 0.11 on")
         except (BrokerError, NetworkError) as error:
             notes.append(f"{name}: its settings are not known ({error})")
+        facts.numbers = set(topic.partitions)
         await _look_at_topic(client, facts, topic, looks, notes)
     notes += await _members(client, topics)
     return ClusterTopics(topics, brokers, notes)
@@ -413,13 +417,19 @@ async def _members(client: Client, topics: Mapping[str, TopicFacts]) -> list[str
 
 
 def joined(stored: Mapping[str, TopicFacts], reported: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
-    """Return the facts about topics, combined from their directories (`stored`) and the cluster (`reported`)."""
-    topics = dict(reported) if not stored else {}
+    """Return the facts about topics, combined from their directories (`stored`) and the cluster (`reported`).
+
+    Partitions of the cluster that no directory holds are unread: they are on other brokers.
+    """
+    if not stored:
+        return dict(reported)
+    topics = {name: replace(facts, unread=sorted(facts.numbers)) for name, facts in reported.items()}
     for name, facts in stored.items():
         known = reported.get(name)
         if known is not None:
             facts.settings = {**facts.settings, **known.settings}
             facts.members, facts.is_asked = known.members, known.is_asked
+            facts.unread = sorted(known.numbers - facts.numbers)
         topics[name] = facts
     return topics
 
