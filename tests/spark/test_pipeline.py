@@ -791,3 +791,18 @@ def test_the_command_runs_a_pipeline_and_its_status_says_how_it_went(
         0,
         "3 partitions: 3 done; 3 of them by earlier runs",
     )
+
+
+def test_partitions_that_the_source_lacks_are_reported_if_they_are_selected(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = tmp_path / "logs"
+    write_partition(logs, "there-0", some_records(30))
+    (logs / "replication-offset-checkpoint").write_text("0\n3\ngone 0 12\nother 0 5\nthere 0 30\n")
+    (logs / "lost-0").mkdir()
+    (logs / "lost-0/00000000000000000057.snapshot").write_bytes(b"")
+    stages = '[[stage]]\ndo = "digest"\n'
+    (tmp_path / "p.toml").write_text(f'[source]\npath = "{logs}"\ntopics = ["lost", "[gt]*"]\n{stages}')
+    run(load(tmp_path / "p.toml"))
+    told = [each.getMessage().split(", expected")[0] for each in caplog.records if "missing" in each.getMessage()]
+    assert [text.removeprefix(f"missing: {logs}/").split(":")[0] for text in told] == ["lost-0", "gone-0"]

@@ -5,30 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError, UnknownTopicError
-from magicbyte.log.files.directory import (
-    FoundLogs,
-    PartitionDirectory,
-    SegmentFiles,
-    discover,
-    log_directories,
-    parse_topic_partition,
-)
+from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, discover, parse_topic_partition
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.left_out import in_use
-from magicbyte.log.files.missing import Certainty, missing_in
 from magicbyte.log.files.partitions import P, choose, log_start_offset
 from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
 from magicbyte.ports import TopicPartition
-from magicbyte.printable import logger
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.layout import Dialect
 from magicbyte.records.transactions import AbortedRange
+from magicbyte.spark.missing import report_missing
 from magicbyte.spark.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
 from magicbyte.workers import requests_at_once
 
@@ -41,7 +34,6 @@ LARGEST_SLICE = 256 << 20  # bytes per task; each task costs 25 ms of CPU, in wh
 SMALLEST_SLICE = 8 << 20
 HEADERS_SLICE = 1 << 30  # bytes per task that reads only headers
 _MAX_OFFSET = (1 << 63) - 1
-_log = logger("magicbyte.spark")
 
 
 @dataclass(frozen=True)
@@ -128,9 +120,7 @@ def chosen_partitions(options: SourceOptions, *, reports_missing: bool = False) 
     with requests_at_once() as many:
         found = discover(options.paths, named, many=many)
     if reports_missing:
-        for each in missing_in(FoundLogs(found, log_directories(found)), reads=False):
-            if each.certainty is not Certainty.NOTHING and _selects(options, each.topic, each.partition):
-                _log.warning("missing: %s", each)
+        report_missing(found, partial(_selects, options))
     return meant(in_use(found), options)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,8 @@ from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.outputs import inputs_of, refuse_overlap
 from magicbyte.log.files.partitions import log_start_offset
 from magicbyte.ports import TopicPartition
-from magicbyte.spark.pipeline.config import Pipeline, Stage, matches
+from magicbyte.spark.missing import report_missing
+from magicbyte.spark.pipeline.config import Pipeline, PipelineSource, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
 from magicbyte.workers import requests_at_once
 
@@ -105,6 +107,12 @@ def _refuse_overlap(pipeline: Pipeline, found: Iterable[PartitionDirectory]) -> 
             refuse_overlap(folder, inputs, fills=False)
 
 
+def _is_chosen(source: PipelineSource, topic: str | None, number: int | None) -> bool:
+    return (not source.topics or matches(topic, source.topics)) and (
+        not source.partitions or number in source.partitions
+    )
+
+
 def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str, Live]]:
     """Return the partitions of all sources, and by path those that are fetched from a cluster."""
     chosen: list[PartitionDirectory] = []
@@ -116,7 +124,9 @@ def _partitions(pipeline: Pipeline) -> tuple[list[PartitionDirectory], dict[str,
             live |= {each.directory().path: each for each in look_up(source)}
             continue
         with requests_at_once() as many:
-            partitions = in_use(discover(source.paths, many=many), source.topics)
+            found = discover(source.paths, many=many)
+        report_missing(found, partial(_is_chosen, source))
+        partitions = in_use(found, source.topics)
         for pattern in source.topics:
             if not any(matches(each.topic, (pattern,)) for each in partitions):
                 raise UnknownTopicError(f"{', '.join(source.paths)}: no topic {pattern!r}")
