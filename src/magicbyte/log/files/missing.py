@@ -157,11 +157,14 @@ def missing_partitions(
 
     `partitions`: those found, in this and in other directories.
     """
-    present = {each.path.rstrip("/") for each in partitions if each.log_directory == directory.path}
+    of_directory = [each for each in partitions if each.log_directory == directory.path]
+    present = {each.path.rstrip("/") for each in of_directory}
+    # A store's manifest names partitions that are not below the folder of the checkpoints.
+    known_keys = {(each.topic, each.partition) for each in of_directory if each.state is FolderState.CURRENT}
     offsets = known.of(directory.files, directory.path)
     for key in sorted({key for name in _CHECKPOINTS for key in offsets[name]}):
         path = f"{directory.path.rstrip('/')}/{key}"
-        if path in present or (topics and key.topic not in topics):
+        if path in present or key in known_keys or (topics and key.topic not in topics):
             continue
         start = offsets[checkpoints.LOG_START].get(key, 0)
         mark = _highest(_marks(directory.path, key, offsets))
