@@ -112,7 +112,7 @@ def test_a_topic_of_the_quorum_that_an_earlier_version_made_costs_the_others_not
 
     async def look(_: Broker, peer: Peer) -> None:
         answer = await produce(peer, "__cluster_metadata", made(records(1), Format.V2), Format.V2)
-        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert answer.error_code == ErrorCode.INVALID_REQUEST
         await takes_records(peer)
 
     after_a_start(folder, look)
