@@ -29,7 +29,7 @@ MAPS: Final = {
 }
 """Objects whose members have names of the data, by command."""
 OPEN: Final = {
-    "dump": ("decodedKey", "decodedPayload"),
+    "dump": ("decodedKey", "decodedPayload", "state"),
     "pipeline run": ("formatsAfter", "formatsBefore", "stages", "units[]"),
 }
 """Members whose content the page does not list, by command: that of an internal topic, of a stage."""

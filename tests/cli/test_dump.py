@@ -574,3 +574,28 @@ def test_any_bytes_in_a_wrapper_are_dumped_or_refused(
         for flags in (["--deep"], ["--anatomy", "--deep"]):
             result = dump(path, *flags, "--on-damage", "skip")
             assert refused(result), result.exception
+
+
+def test_the_state_of_a_voter_is_dumped_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "quorum-state"
+    state = {"clusterId": "", "leaderId": 1, "leaderEpoch": 3, "votedId": -1, "currentVoters": [{"voterId": 1}],
+             "data_version": 0}  # fmt: skip
+    path.write_text(json.dumps(state))
+    done = dump(path)
+    assert (done.exit_code, json.loads(done.stdout.splitlines()[-1])) == (0, state)
+    document = json.loads(dump(path, "--format", "jsonl").stdout)
+    assert (document["kind"], document["state"]) == ("quorum state", state)
+    for content in (b"", b"[]", b'{"leaderId": 1', b"\xff\xfe", b"{}"):
+        path.write_bytes(content)
+        assert dump(path).exit_code == 1
+
+
+def test_holes_between_records_are_told_at_the_end_of_a_deep_dump(tmp_path: Path) -> None:
+    path = tmp_path / LOG
+    path.write_bytes(b"".join(build_message(0, offset, -1, None, b"v") for offset in (3, 4, 7, 8, 12)))
+    done = dump(path, "--deep-iteration")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines() == [
+        f"Non-consecutive offsets in {path}", "  8 is followed by 12", "  4 is followed by 7"
+    ]  # fmt: skip
+    assert dump(path).stderr == ""

@@ -6,14 +6,14 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
-from magicbyte.cli.output import DamagePolicy, binary_output, complain
+from magicbyte.cli.output import DamagePolicy, binary_output, complain, say
 from magicbyte.cli.progress import progress
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.checkpoints import MESSAGE_DIALECT, parse_message_dialect
@@ -115,6 +115,13 @@ def dump(segments: tuple[str, ...], files: str | None, as_anatomy: bool, **given
         for target in targets:
             for line in request.lines(target, damage, advance):
                 stream.write(f"{line}\n".encode(errors="backslashreplace"))
+    if request.form == "text":
+        for path, holes in request.holes.items():
+            say(
+                f"Non-consecutive offsets in {path}",
+                *(f"  {before} is followed by {after}" for before, after in holes),
+                err=True,
+            )
     damage.exit()
 
 
@@ -157,6 +164,7 @@ class DumpOptions:
     index_sanity_check: bool
     verify_index_only: bool
     max_bytes: int | None
+    holes: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # of the logs dumped so far, by path
 
     def show_anatomy(self, targets: list[DumpFile]) -> None:
         """Print one entry of the only given log. Exit with status 1 unless it is sound."""
@@ -235,6 +243,8 @@ class DumpOptions:
         )
         with target.files.open(target.path) as file:
             yield from dump.lines(file)
+        if dump.holes:
+            self.holes[target.path] = dump.holes[::-1]  # Kafka's tool has the last hole first
 
     def _dialect(self, target: DumpFile) -> Dialect:
         """Return the given dialect, or that of the folder."""

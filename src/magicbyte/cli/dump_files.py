@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from magicbyte.ports import FileSystem
 
 Fields: TypeAlias = dict[str, Any]
+
+QUORUM_STATE = "quorum-state"  # in the folder of __cluster_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +235,17 @@ def _dialect(content: bytes) -> list[Fields]:
     return [{"kind": "message dialect", "dialect": checkpoints.parse_message_dialect(content).value}]
 
 
+def _quorum_state(content: bytes) -> list[Fields]:
+    """Parse the state of a KRaft voter. Source: Kafka's FileQuorumStateStore."""
+    try:
+        state = json.loads(content)
+    except ValueError as error:
+        raise CorruptRecordError("quorum state", expected="JSON", found=error) from None
+    if not isinstance(state, dict) or "data_version" not in state:
+        raise CorruptRecordError("quorum state", expected="an object with data_version", found=type(state).__name__)
+    return [{"kind": "quorum state", "state": state}]
+
+
 TEXTS: dict[str, Callable[[bytes], list[Fields]]] = {
     **dict.fromkeys(checkpoints.OFFSET_CHECKPOINTS, _offsets),
     checkpoints.LEADER_EPOCHS: _leader_epochs,
@@ -239,5 +253,6 @@ TEXTS: dict[str, Callable[[bytes], list[Fields]]] = {
     checkpoints.META_PROPERTIES: _meta_properties,
     checkpoints.CLEAN_SHUTDOWN: _clean_shutdown,
     checkpoints.MESSAGE_DIALECT: _dialect,
+    QUORUM_STATE: _quorum_state,
 }
 """The text files, by name, with their parsers."""

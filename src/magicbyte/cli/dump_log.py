@@ -6,7 +6,7 @@ Keys are the names that Kafka's dump tool prints; dump_text.py converts them to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.codecs import Codec, Lz4Header, decompress
@@ -35,7 +35,8 @@ Fields = dict[str, Any]
 class LogDump:
     """Options of a dump of logs. `limit`, `max_bytes`: in bytes.
 
-    `decode`: converts key and payload to text, if given.
+    `decode`: converts key and payload to text, if given. `holes` gets the offsets of records before and after each hole
+    between records, if `deep`.
     """
 
     dialect: Dialect
@@ -46,10 +47,12 @@ class LogDump:
     on_damage: DamageHandler
     warn: Callable[[str], None]
     progress: Callable[[int], None]
+    holes: list[tuple[int, int]] = field(default_factory=list)
 
     def lines(self, file: ReadableFile) -> Iterator[Fields]:
         """Yield the content of `file`, pass damage to `on_damage`, and continue after it."""
         damage: list[CorruptRecordError] = []
+        previous: int | None = None
         end = file.size if self.max_bytes is None else min(self.max_bytes, file.size)
         doubt = None
         for chunk in read_chunks(file, end=end, dialect=self.dialect, limit=self.limit, on_damage=damage.append):
@@ -60,7 +63,13 @@ class LogDump:
                 if chunk.position + at + size > end:
                     return
                 doubt = doubt or self._doubt(file, table.buffer[at : at + size], chunk.position + at)
-                yield from self._entry(chunk, row)
+                for fields in self._entry(chunk, row):
+                    if fields["kind"] == "record":
+                        offset = fields["offset"]
+                        if previous is not None and offset != previous + 1:
+                            self.holes.append((previous, offset))
+                        previous = offset
+                    yield fields
             self.progress(table.end)
         yield from self._damage(damage, file)
 

@@ -72,6 +72,8 @@ def line_of(fields: Fields, *, contents: Show | None, metadata: bool) -> str:
             return f"Found {fields['size']} invalid bytes at the end of {fields['segment']}"
         case "meta properties":
             return _pairs(fields["properties"])
+        case "quorum state":
+            return _printable(json.dumps(fields["state"]))
         case _:
             return _pairs({name: value for name, value in fields.items() if name != "kind"})
 
