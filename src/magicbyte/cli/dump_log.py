@@ -5,7 +5,7 @@ Keys are the names that Kafka's dump tool prints; dump_text.py converts them to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -131,8 +131,7 @@ class LogDump:
         options = DecodeOptions(verify=False, control=True, limit=self.limit)
         records: Iterator[Record] = (record for columns in decode_rows(table, [0], options) for record in columns)
         if isinstance(entry, RecordBatch):
-            for record in records:
-                yield self._batch_record(entry, record)
+            yield from self._batch_records(entry, records)
             return
         inner = _messages(entry, self.dialect, self.limit)
         for record, message in zip(records, inner, strict=True):
@@ -142,14 +141,28 @@ class LogDump:
                 damage.offsets = (record.offset, record.offset)  # it has the relative offset
                 raise damage
 
-    def _batch_record(self, batch: RecordBatch, record: Record) -> Fields:
-        fields = _record_fields(record)
-        has_sequence = batch.base_sequence >= 0
-        sequence = (batch.base_sequence + record.offset - batch.base_offset) & 0x7FFFFFFF
-        fields["sequence"] = sequence if has_sequence else -1
-        if batch.is_control:
-            return fields | {"control": _control(record)} | _contents(record)
-        return fields | _contents(record) | self._decoded(record)
+    def _batch_records(self, batch: RecordBatch, records: Iterable[Record]) -> Iterator[Fields]:
+        """Yield the records of a batch; all that its header says is read once."""
+        timestamp_type = batch.timestamp_type.label
+        base, has_sequence = batch.base_sequence - batch.base_offset, batch.base_sequence >= 0
+        is_control, decodes = batch.is_control, self.decode is not None
+        for record in records:
+            offset, key, value = record.offset, record.key, record.value
+            fields: Fields = {
+                "kind": "record",
+                "offset": offset,
+                "timestampType": timestamp_type,
+                "timestamp": record.timestamp,
+                "keySize": -1 if key is None else len(key),
+                "valueSize": -1 if value is None else len(value),
+                "sequence": (base + offset) & 0x7FFFFFFF if has_sequence else -1,
+            }
+            if is_control:
+                fields["control"] = _control(record)
+            fields["key"], fields["value"], fields["headers"] = key, value, record.headers
+            if decodes and not is_control:
+                fields |= self._decoded(record)
+            yield fields
 
     def _message_record(self, message: Entry, record: Record, *, valid: bool) -> Fields:
         fields = _record_fields(record) | {"isValid": valid, "crc": message.crc}
