@@ -12,11 +12,12 @@ from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.client_settings import client_options
+from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import DamagePolicy, bad, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many
 from magicbyte.printable import readable, shortened, time_text
-from magicbyte.public.sources import served
+from magicbyte.public.sources import is_topic, served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,10 +100,11 @@ def diff(
     from magicbyte.log.files.partitions import choose
 
     damage = DamagePolicy(on_damage)
+    complain_of_gaps([path for path in (a, b) if not is_topic(path)], topics, None)
     with contextlib.ExitStack() as stack:
         dialects = dialect_a, dialect_b
         left, right = (
-            choose(served(stack.enter_context(sources_at([path], None, dialect))), topics)
+            choose(served(stack.enter_context(sources_at([path], None, dialect)), topics), topics)
             for path, dialect in zip((a, b), dialects, strict=True)
         )
         total = sum(each.size for each in (*left, *right) if isinstance(each, PartitionDirectory))
