@@ -8,7 +8,7 @@ from typing import Final
 LAST_PORT: Final = 65535
 """The highest port. The system wraps higher ones to other ports without an error."""
 
-_ADDRESS: Final = re.compile(r"(\[[^\s\[\]/,]*\]|[^\s\[\]/,]*):([0-9]{1,10})")
+_ADDRESS: Final = re.compile(r"(\[[^\s\[\]/,@]*\]|[^\s\[\]/,@]*):([0-9]{1,10})")
 
 
 def host_and_port(
@@ -21,6 +21,8 @@ def host_and_port(
     """
     match = _ADDRESS.fullmatch(text.strip())
     name = match[1].removeprefix("[").removesuffix("]") or host if match else None
+    if "@" in text:
+        text = f"***{text[text.rindex('@') :]}"  # a user and a password, which no address has
     if match is None or name is None:
         raise ValueError(f"{text!r}: expected HOST:PORT, such as {example}")
     return name, port_of(int(match[2]), text, free=free)

@@ -22,6 +22,7 @@ _UNSAFE = re.compile(
     "\ud800-\udfff"  # surrogates, which no encoding has
     "]"
 )
+_PASSWORD = re.compile(r"(?<=:/)(/?[^\s/?#@:\'\"]*):[^\s/?#\'\"]*@")  # USER:PASSWORD@ of a URL, or of one as a path
 _LAST_SECOND = 253_402_300_799  # the end of the year 9999
 _UNSAFE_IN_TEXT = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 
@@ -29,6 +30,11 @@ _UNSAFE_IN_TEXT = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b
 def printable(text: str) -> str:
     r"""Return `text` on one line, with unsafe characters as Python's escapes: `\n`, `\x1b`, `\u202e`."""
     return _UNSAFE.sub(_escape, text)
+
+
+def without_passwords(text: str) -> str:
+    """Return `text` with asterisks for the passwords of URLs in it: scheme://USER:PASSWORD@HOST."""
+    return _PASSWORD.sub(r"\1:***@", text) if ":/" in text else text
 
 
 def printable_text(text: str) -> str:
@@ -84,7 +90,7 @@ def _made_safe(record: logging.LogRecord) -> bool:
         import traceback
 
         lines = "".join(traceback.format_exception(record.exc_info[1])).splitlines()
-        record.exc_text = "\n".join(f"    {printable(line)}" for line in lines)
+        record.exc_text = "\n".join(f"    {printable(without_passwords(line))}" for line in lines)
     return True
 
 
@@ -99,10 +105,10 @@ class _Shown:
         self._argument = argument
 
     def __str__(self) -> str:
-        return printable(str(self._argument))
+        return printable(without_passwords(str(self._argument)))
 
     def __repr__(self) -> str:
-        return printable(repr(self._argument))
+        return printable(without_passwords(repr(self._argument)))
 
 
 def time_text(timestamp: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from magicbyte.broker.listener_settings import (
@@ -19,7 +18,8 @@ from magicbyte.broker.listener_settings import (
     SKEW,
     TLS,
 )
-from magicbyte.errors import InvalidConfigError
+from magicbyte.errors import InvalidConfigError, LogDirectoryError
+from magicbyte.log.files.filesystem import read_regular
 from magicbyte.printable import logger
 from magicbyte.security.jaas import parse_jaas
 from magicbyte.security.names import MappingRules
@@ -95,7 +95,9 @@ def _tokens(given: Callable[[str], str | None]) -> TokenRules:
     if path is None:
         raise InvalidConfigError(f"{JWKS}: expected file:///PATH, a JWKS file")
     try:
-        keys = load_keys(path, Path(path).read_bytes())
+        keys = load_keys(path, read_regular(path))
+    except LogDirectoryError as error:
+        raise InvalidConfigError(f"{JWKS}: {error}") from None
     except OSError as error:
         raise InvalidConfigError(f"{JWKS}: {path}: {error.strerror}") from None
     audiences = frozenset(each.strip() for each in (given(AUDIENCE) or "").split(",") if each.strip())

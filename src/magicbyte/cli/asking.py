@@ -7,13 +7,20 @@ import sys
 
 import click
 
-from magicbyte.cli.output import ask
+from magicbyte.cli.output import ask, say
 
 
 async def confirm(question: str, *, err: bool = False) -> None:
-    """Ask a question, on stderr with `err`, and wait for the answer. Raises click.Abort unless it is yes."""
+    """Ask a question, on stderr with `err`, and wait for the answer.
+
+    The command has an option --yes. Raises click.Abort unless the answer is yes, UsageError if there is none.
+    """
     ask(question, err=err)
-    if (await _typed_line()).strip().lower() not in ("y", "yes"):
+    answer = await _typed_line()
+    if not answer:  # the end of stdin, as without a terminal
+        say("", err=err)
+        raise click.UsageError("nobody answers on stdin: give --yes instead", click.get_current_context(silent=True))
+    if answer.strip().lower() not in ("y", "yes"):
         raise click.Abort
 
 

@@ -39,12 +39,30 @@ def _color_option() -> click.Option:
     )
 
 
+class _Number(click.IntRange):
+    """A number in a range, whose errors say which numbers are expected."""
+
+    def __init__(self, given: click.IntRange) -> None:
+        super().__init__(given.min, given.max, given.min_open, given.max_open, given.clamp)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            ends = [f"{word} {end}" for word, end in (("from", self.min), ("to", self.max)) if end is not None]
+            self.fail(f"expected a number {' '.join(ends)}, found {str(value)!r}", param, ctx)
+
+
 class Command(click.Command):
     """A command with `examples`, lines as typed, at the end of its help, and the option --color."""
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **named: Any) -> None:
         super().__init__(*args, **named)
         self.examples = tuple(examples)
+        for parameter in self.params:
+            if isinstance(parameter.type, click.IntRange):
+                parameter.type = _Number(parameter.type)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, with the common option before --help."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -60,6 +60,17 @@ def client_of(
         return Client(bootstrap, **{"client_id": client_id, **(settings_given() if settings is None else settings)})
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
+
+
+@contextlib.asynccontextmanager
+async def connected(bootstrap: str) -> AsyncIterator[Client]:
+    """Yield a client with a connection: if no broker answers, it fails at once, and is not tried again for a while.
+
+    Raises BadParameter, InvalidConfigError, NetworkError.
+    """
+    async with client_of(bootstrap) as client:
+        await client.any_connection()
+        yield client
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magicbyte.log.files.filesystem import read_regular
 from magicbyte.log.files.properties import parse_properties
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def config_option(store: Store, text: str) -> Callable[[F], F]:
 
     def read(context: click.Context, _parameter: click.Parameter, path: Path | None) -> None:
         if path is not None:
-            store(context, parse_properties(path.read_bytes()), path)
+            store(context, parse_properties(read_regular(path)), path)
 
     return click.option(
         "--config",

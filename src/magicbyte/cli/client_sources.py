@@ -26,6 +26,9 @@ _ACCESS_KEY = "magicbyte.migrate.access"
 
 def _keep(context: click.Context, option: click.Parameter, given: Path | None) -> None:
     if given is not None:
+        from magicbyte.log.files.filesystem import read_regular
+
+        read_regular(given)  # the TLS library would wait for a FIFO, and read without end
         context.meta.setdefault(_ACCESS_KEY, {})[option.name] = given
 
 
@@ -38,11 +41,7 @@ def access_options(command: F) -> F:
 
 
 def page_access() -> PageAccess | None:
-    """Return the credentials for pages over HTTPS, None if none were given.
-
-    Raises InvalidConfigError, LogDirectoryError, OSError.
-    """
-    from magicbyte.log.files.filesystem import open_regular
+    """Return the credentials for pages over HTTPS, None if none were given. Raises InvalidConfigError."""
     from magicbyte.net.scrape import PageAccess
     from magicbyte.security.settings import token_in
 
@@ -50,9 +49,6 @@ def page_access() -> PageAccess | None:
     if files is None:
         return None
     authority, certificate, token = (files.get(f"metrics_{each}") for each in ("ca", "cert", "token"))
-    for path in (authority, certificate):
-        if path is not None:
-            open_regular(path).close()  # the TLS library would wait for a FIFO
     return PageAccess(authority, certificate, "" if token is None else token_in(str(token)))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from magicbyte.cli.base import CommandGroup
-from magicbyte.cli.brokers import bootstrap_option, client_of
+from magicbyte.cli.brokers import bootstrap_option, connected
 from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, table_lines
@@ -55,7 +55,7 @@ async def _listed(bootstrap: str) -> list[Json]:
     from magicbyte.client.group_admin import list_groups
 
     with explained("list groups", NO_LIST):
-        async with client_of(bootstrap) as client:
+        async with connected(bootstrap) as client:
             return [each.to_json() for each in await list_groups(client)]
 
 
@@ -94,7 +94,7 @@ async def _described(bootstrap: str, names: tuple[str, ...] | None, *, zookeeper
     from magicbyte.client.group_report import find_group, find_groups, report_of
 
     with explained("describe groups", NO_LIST if names is None else EVERY):
-        async with client_of(bootstrap) as client:
+        async with connected(bootstrap) as client:
             if names is None:
                 found = await find_groups(client, zookeeper=zookeeper, on_other_kind=_say_other_kind)
             else:
@@ -159,7 +159,7 @@ async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
     from magicbyte.protocol import APIS
 
     with explained(f"delete group {', '.join(names)}", NO_DELETE):
-        async with client_of(bootstrap) as client:
+        async with connected(bootstrap) as client:
             connection = await client.any_connection()
             connection.versions.choose(APIS[_DELETE], None, connection.name)
             for name in names:
@@ -258,7 +258,7 @@ async def _reset(
 
     refused = "those of 4.0 and later have no ZooKeeper" if zookeeper else EVERY
     with explained(f"reset offsets of group {name}", refused):
-        async with client_of(bootstrap) as client:
+        async with connected(bootstrap) as client:
             done = await reset(
                 client, name, topics, OffsetTarget(*target), dry_run=dry_run, zookeeper=zookeeper, warn=_warn
             )

@@ -23,7 +23,7 @@ import click
 
 from magicbyte import __version__
 from magicbyte.cli.base import CommandGroup, color_of_environment
-from magicbyte.cli.output import complain, say
+from magicbyte.cli.output import complain, os_error_text, say
 from magicbyte.errors import CorruptRecordError, MagicbyteError
 from magicbyte.extras import EXTRAS, advise_by, install_by, missing_extra
 from magicbyte.net.descriptors import raise_limit
@@ -130,9 +130,11 @@ class Commands(CommandGroup):
         extra["standalone_mode"] = False
         _open_standard_streams()
         try:
-            with _cleaning_up_at_sigterm():
+            with _cleaning_up_at_signals():
                 status = super().main(*args, **extra)
-        except click.Abort:
+        except _Terminated:
+            status = TERMINATED
+        except (click.Abort, KeyboardInterrupt):
             status = INTERRUPTED
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else "magicbyte"
@@ -205,7 +207,7 @@ def _told() -> Iterator[None]:
         status = PIPE_CLOSED
     except OSError as error:
         status = WRONG_USE
-        complain(error)
+        complain(os_error_text(error))
     else:
         return
     raise click.exceptions.Exit(status)
@@ -230,18 +232,22 @@ def _terminate(_number: int, _frame: object) -> None:
 
 
 @contextlib.contextmanager
-def _cleaning_up_at_sigterm() -> Iterator[None]:
-    """Let SIGTERM end a command like Ctrl-C, so that incomplete outputs are removed. Some commands override it."""
-    is_ours = (
-        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    )
-    if is_ours:
-        signal.signal(signal.SIGTERM, _terminate)
+def _cleaning_up_at_signals() -> Iterator[None]:
+    """Let SIGTERM end a command like Ctrl-C, so that incomplete outputs are removed. Some commands override it.
+
+    Ctrl-C raises KeyboardInterrupt inside the block alone: while modules are imported (`__main__`), and while the
+    interpreter ends, nothing would catch it.
+    """
+    handlers = {signal.SIGTERM: _terminate, signal.SIGINT: signal.default_int_handler}
+    is_main = threading.current_thread() is threading.main_thread()
+    ours = [number for number in handlers if is_main and signal.getsignal(number) is signal.SIG_DFL]
     try:
+        for number in ours:
+            signal.signal(number, handlers[number])
         yield
     finally:
-        if is_ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class _Stdout(io.FileIO):

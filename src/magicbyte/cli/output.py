@@ -1,7 +1,8 @@
 """The output of the commands: messages on stderr, data on stdout or into a file.
 
-All output goes through this module, which escapes text from brokers and files, so that it cannot control a terminal:
-see printable.py. A value printed as one line stays one line. No other module of the commands calls `click.echo`.
+All output goes through this module, which escapes text from brokers and files, so that it cannot control a terminal,
+and hides passwords of URLs in messages: see printable.py. A value printed as one line stays one line. No other module
+of the commands calls `click.echo`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import click
 
 from magicbyte.cli.progress import hide_bar
 from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, TruncatedLogError
-from magicbyte.printable import printable, printable_text
+from magicbyte.printable import printable, printable_text, without_passwords
 
 if TYPE_CHECKING:
     from magicbyte.log.files.missing import Missing
 
+CANNOT_WRITE = "cannot write"  # how log/files/outputs.py begins the reason
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
 
 
@@ -68,7 +70,17 @@ def complain(what: object, *, color: bool | None = None) -> None:
     with contextlib.suppress(OSError):
         hide_bar()
         name = click.style("magicbyte:", fg="yellow" if first.startswith("warning") else "red", bold=True)
-        click.echo("\n".join([f"{name} {printable(first)}", *map(printable, others)]), err=True, color=color)
+        click.echo("\n".join([f"{name} {_safe(first)}", *map(_safe, others)]), err=True, color=color)
+
+
+def os_error_text(error: OSError) -> str:
+    """Return an error of the system as text: the file, and what is wrong with it."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    name, reason = os.fsdecode(error.filename), error.strerror
+    if reason.startswith(CANNOT_WRITE):
+        return f"{CANNOT_WRITE} {name}: {reason.removeprefix(CANNOT_WRITE).lstrip(' :')}"
+    return f"{name}: {'no such file or folder' if isinstance(error, FileNotFoundError) else reason}"
 
 
 def say(*lines: str, err: bool = False) -> None:
@@ -80,7 +92,7 @@ def say(*lines: str, err: bool = False) -> None:
 
 def ask(question: str, *, err: bool = False) -> None:
     """Print a question to which yes or no is the answer, on stderr with `err`, and stay on its line."""
-    click.echo(f"{printable(question)} [y/N]: ", nl=False, err=err)
+    click.echo(f"{_safe(question)} [y/N]: ", nl=False, err=err)
 
 
 def pause(prompt: str) -> str:
@@ -92,8 +104,12 @@ def pause(prompt: str) -> str:
     return answer
 
 
+def _safe(text: str) -> str:
+    return printable(without_passwords(text))
+
+
 def _shown(line: str) -> str:
-    text = printable(line)
+    text = _safe(line)
     return click.style(text, fg=line.color) if isinstance(line, Colored) else text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
+from magicbyte.log.files.filesystem import read_bounded, read_regular
 
 if TYPE_CHECKING:
     from magicbyte.schema import Advice, Change, FieldSize, MessageSchema, MessageSize, SchemaError
@@ -334,8 +336,8 @@ def _file_of(name: str) -> Path:
 
 def _text_of(path: Path) -> str:
     try:
-        with click.open_file(str(path), encoding="utf-8") as file:
-            text: str = file.read()
+        given = str(path) == "-"
+        text = (read_bounded(sys.stdin.buffer, "stdin") if given else read_regular(path)).decode()
     except UnicodeDecodeError as error:
         raise click.UsageError(f"{path}: expected UTF-8, found the byte {error.object[error.start]:#04x}") from error
     return text

@@ -20,6 +20,7 @@ from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.extras import advise
+from magicbyte.log.files.filesystem import read_regular
 
 if TYPE_CHECKING:
     from magicbyte.broker.broker import Broker
@@ -103,7 +104,7 @@ def serve(
 def _config(path: Path | None, given: Mapping[str, str]) -> BrokerConfig:
     from magicbyte.broker.config import BrokerConfig
 
-    return BrokerConfig(given) if path is None else BrokerConfig.parse(path.read_bytes(), given)
+    return BrokerConfig(given) if path is None else BrokerConfig.parse(read_regular(path), given)
 
 
 def _refuse_misspelt(typed: Mapping[str, str], config: BrokerConfig) -> None:

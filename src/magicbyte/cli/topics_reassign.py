@@ -13,6 +13,7 @@ from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option, size
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
+from magicbyte.log.files.filesystem import read_regular
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _check(
 def _read(path: Path) -> Assignment:
     from magicbyte.client.reassignment import parse_plan
 
-    return parse_plan(path.read_bytes())
+    return parse_plan(read_regular(path))
 
 
 class _Task:

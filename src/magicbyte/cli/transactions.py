@@ -9,7 +9,7 @@ import click
 
 from magicbyte.cli.asking import confirm
 from magicbyte.cli.base import CommandGroup
-from magicbyte.cli.brokers import bootstrap_option, client_of
+from magicbyte.cli.brokers import bootstrap_option, connected
 from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
@@ -57,7 +57,7 @@ async def _listed(bootstrap: str, states: tuple[str, ...], producer_ids: tuple[i
     from magicbyte.client.transaction_admin import list_transactions
 
     with explained("list transactions", EARLIEST):
-        async with client_of(bootstrap) as client:
+        async with connected(bootstrap) as client:
             return [each.to_json() for each in await list_transactions(client, states, producer_ids)]
 
 
@@ -82,7 +82,7 @@ async def _described(bootstrap: str, names: tuple[str, ...]) -> list[Json]:
     from magicbyte.client.transaction_admin import describe_transaction
 
     with explained("describe transactions", EARLIEST):
-        async with client_of(bootstrap) as client:
+        async with connected(bootstrap) as client:
             return [(await describe_transaction(client, name)).to_json() for name in names]
 
 
@@ -138,7 +138,7 @@ async def _hanging(bootstrap: str, topics: tuple[str, ...], idle_ms: int) -> Han
     from magicbyte.client.transaction_admin import find_hanging
 
     with explained("find hanging transactions", EARLIEST):
-        async with client_of(bootstrap) as client:
+        async with connected(bootstrap) as client:
             return await find_hanging(client, topics or None, idle_ms)
 
 
@@ -165,7 +165,7 @@ def abort(bootstrap: str, topic: str, partition: int, start_offset: int, yes: bo
 async def _abort(bootstrap: str, topic: str, partition: int, start_offset: int, *, yes: bool) -> None:
     from magicbyte.client.transaction_admin import abort_transaction, hanging_at
 
-    async with client_of(bootstrap) as client:
+    async with connected(bootstrap) as client:
         await client.existing_topic(topic)
         hung = await hanging_at(client, topic, partition, start_offset)
         what = (

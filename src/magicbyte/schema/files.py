@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from magicbyte.log.files.filesystem import read_regular
 from magicbyte.schema.check import check
 from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, UnknownMessageError
 from magicbyte.schema.objects import did_you_mean
@@ -15,7 +16,7 @@ _REPOSITORY = Path(__file__).parents[3] / "schemas"
 
 def read(path: Path | str) -> tuple[MessageSchema | None, list[SchemaError]]:
     """Parse a file; return its schema and errors as `check` does. Raises OSError."""
-    raw = Path(path).read_bytes()
+    raw = read_regular(path)
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:

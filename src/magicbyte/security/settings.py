@@ -17,7 +17,7 @@ from typing import Final
 from urllib.parse import unquote, urlparse
 
 from magicbyte.errors import InvalidConfigError, LogDirectoryError
-from magicbyte.log.files.filesystem import open_regular
+from magicbyte.log.files.filesystem import open_regular, read_regular
 from magicbyte.log.files.properties import parse_properties
 from magicbyte.security.jaas import parse_jaas
 from magicbyte.security.sasl import OAUTHBEARER, PLAIN, ClientMechanism, OAuthClient, PlainClient
@@ -184,7 +184,9 @@ def resolved(name: str, value: str, environment: Mapping[str, str] | None = None
             return known[match[2]]
         path, _, key = match[2].rpartition(":")
         try:
-            properties = parse_properties(Path(path).read_bytes())
+            properties = parse_properties(read_regular(path))
+        except LogDirectoryError as error:
+            raise InvalidConfigError(f"{name}: {error}") from None
         except OSError as error:
             raise InvalidConfigError(f"{name}: {path}: {error.strerror}") from None
         if key not in properties:

@@ -13,6 +13,7 @@ from typing import Final
 
 from magicbyte.errors import InvalidConfigError
 from magicbyte.extras import require
+from magicbyte.log.files.filesystem import open_regular, read_regular
 
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -98,7 +99,7 @@ def _trust(context: ssl.SSLContext, store: Store) -> None:
         if _kind(store) == "PKCS12":
             context.load_verify_locations(cadata="".join(_unpacked(store)[1]))
         elif store.location is not None:
-            context.load_verify_locations(cafile=store.location)
+            context.load_verify_locations(cafile=_regular(store.location))
         else:
             context.load_verify_locations(cadata=store.certificates)
     except ssl.SSLError as error:
@@ -117,17 +118,29 @@ def _identify(context: ssl.SSLContext, store: Store) -> None:
             with _as_file(key + "".join(certificates)) as path:
                 context.load_cert_chain(path, password=password)
         elif store.location is not None:
-            context.load_cert_chain(store.location, store.key_location, password)
+            key_location = None if store.key_location is None else _regular(store.key_location)
+            context.load_cert_chain(_regular(store.location), key_location, password)
         else:
             with _as_file(f"{store.key or ''}\n{store.certificates or ''}") as path:
                 context.load_cert_chain(path, password=password)
     except ssl.SSLError as error:
+        if error.reason is not None and error.reason.endswith(("TOO_WEAK", "TOO_SMALL")):
+            raise InvalidConfigError(
+                f"{name}: OpenSSL refuses its certificates: {_reason(error)}: expected SHA-256 or better "
+                "in signatures, and keys of 2048 bits or more"
+            ) from None
         raise InvalidConfigError(
             f"{name}: expected a private key and its certificates in PEM, and the key's password if it has one: "
             f"{_reason(error)}"
         ) from None
     except OSError as error:
         raise InvalidConfigError(f"{name}: {error.strerror}") from None
+
+
+def _regular(path: str) -> str:
+    """Return the path of a regular file unchanged: the TLS library would wait for a FIFO."""
+    open_regular(Path(path)).close()
+    return path
 
 
 def _kind(store: Store) -> str:
@@ -139,8 +152,7 @@ def _kind(store: Store) -> str:
         raise InvalidConfigError(f"{store.location}: expected a store of type PEM or PKCS12, found {store.kind}")
     if store.location is None:
         return "PEM"
-    with open(store.location, "rb") as file:
-        first = file.read(4)
+    first = read_regular(store.location)[:4]
     if first == b"\xfe\xed\xfe\xed":
         raise InvalidConfigError(
             f"{store.location}: a JKS store: expected PEM or PKCS12, which "
@@ -158,7 +170,7 @@ def _unpacked(store: Store) -> tuple[str, list[str]]:
     assert store.location is not None
     password = None if store.password is None else store.password.encode()
     try:
-        unpacked = pkcs12.load_pkcs12(Path(store.location).read_bytes(), password)
+        unpacked = pkcs12.load_pkcs12(read_regular(store.location), password)
     except ValueError:
         raise InvalidConfigError(f"{store.location}: not a PKCS12 store, or the wrong password") from None
     pem = serialization.Encoding.PEM

@@ -260,6 +260,8 @@ def _find(
         search = _Search(files, many if is_remote else map, as_)
         try:
             below = search.at(inside if is_remote else _with_names(inside))
+        except FileNotFoundError as error:
+            raise LogDirectoryError(f"{path}: no such file or folder") from error
         except (OSError, ValueError) as error:  # ValueError: a path with a NUL, a URL without a host
             raise LogDirectoryError(f"{path}: expected {EXPECTED}: {error}") from error
         if not below and (needs_partition or not search.empty):

@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Self
 
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.extras import require
@@ -23,6 +23,9 @@ _COPIED_BYTES = 1 << 20
 _FICLONE = 0x40049409  # Linux's ioctl that lets files share blocks
 SMALL_FILE_LIMIT = 64 << 20  # bytes; Kafka's largest small file is an index, of 10 MiB unless configured otherwise
 
+
+MOST_BYTES: Final = 16 << 20
+"""The size limit of a file that an option or setting names, unless it has its own."""
 
 _FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 """Without O_NONBLOCK, opening a FIFO would wait for a writer."""
@@ -83,6 +86,20 @@ def open_regular(path: Path) -> BinaryIO:
     """Open a regular file to be read from its beginning. Raises LogDirectoryError or IsADirectoryError for others."""
     descriptor, _ = _opened(str(path), os.O_RDONLY)
     return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path | str, *, most: int = MOST_BYTES) -> bytes:
+    """Return the content of a file that an option or setting names. Raises as `read_bounded` and `open_regular` do."""
+    with open_regular(Path(path)) as file:
+        return read_bounded(file, str(path), most=most)
+
+
+def read_bounded(file: BinaryIO, name: str, *, most: int = MOST_BYTES) -> bytes:
+    """Return the rest of an open file. Raises LogDirectoryError if it has more than `most` bytes, and OSError."""
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise LogDirectoryError(f"{name}: expected at most {most} bytes, found more")
+    return content
 
 
 class LocalFile:

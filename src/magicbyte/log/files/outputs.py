@@ -327,7 +327,10 @@ def _named_errors(path: str) -> Iterator[None]:
     except BrokenPipeError:  # the reader closed the pipe: not an error of the command
         raise
     except OSError as error:
-        raise OSError(error.errno, f"cannot write: {error.strerror}", path) from error
+        parent, reason = Path(path).parent, error.strerror
+        if isinstance(error, FileNotFoundError) and not parent.exists():
+            reason = f"the folder {parent} does not exist"
+        raise OSError(error.errno, f"cannot write: {reason}", path) from error
 
 
 def refuse_unwritable(folder: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from magicbyte.archive.convert import ConvertOptions
 from magicbyte.errors import InvalidConfigError, MagicbyteError
-from magicbyte.log.files.filesystem import local_path
+from magicbyte.log.files.filesystem import local_path, read_regular
 from magicbyte.log.files.index_writer import MAX_RELATIVE, IndexRules
 from magicbyte.log.files.units import duration_ms, size_of
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
@@ -296,7 +296,7 @@ def load(
     clients, with the side; OSError.
     """
     try:
-        text = path.read_bytes().decode()
+        text = read_regular(path).decode()
         given = tomllib.loads(text)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PipelineError(f"{path}: expected TOML: {error}") from error
