@@ -110,5 +110,6 @@ def test_ctrl_c_ends_cat_quietly(tmp_path: Path) -> None:
 def test_a_full_or_forbidden_output_is_one_line_too(tmp_path: Path) -> None:
     result = run("cat", SMALL.partition_dir(), "-o", tmp_path / "no" / "such" / "folder")
     assert result.exit_code == 2
-    assert f"cannot write {tmp_path / 'no' / 'such' / 'folder'}: the folder {tmp_path / 'no' / 'such'} does not exist" in result.stderr
+    folder = tmp_path / "no" / "such"
+    assert f"cannot write {folder / 'folder'}: the folder {folder} does not exist" in result.stderr
     assert result.stderr.count("\n") == 1
