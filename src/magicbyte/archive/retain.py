@@ -199,7 +199,7 @@ def _in_use(folder: str) -> str:
     return f"{folder}: a broker is using this log directory; stop it first"
 
 
-class _Plan(NamedTuple):
+class _RetainPlan(NamedTuple):
     """What retention would do to a log, which then starts at `start` or later: `result`."""
 
     partition: PartitionDirectory
@@ -210,7 +210,7 @@ class _Plan(NamedTuple):
 
 def _planned(
     files: LocalFiles, partition: PartitionDirectory, limits: RetentionLimits, *, is_closed: bool = True
-) -> _Plan:
+) -> _RetainPlan:
     config = LogConfig(
         retention_ms=limits.retention_ms,
         retention_bytes=limits.retention_bytes,
@@ -229,10 +229,10 @@ def _planned(
         removed, begin = log.retention(limits.now_ms).plan(log.segments)
         known, end, size = log.high_watermark, log.log_end_offset, log.size
     result = Retained(partition.name, partition.path, size, tuple(removed), begin, end, known)
-    return _Plan(partition, config, start, result)
+    return _RetainPlan(partition, config, start, result)
 
 
-def _apply(files: LocalFiles, plan: _Plan, limits: RetentionLimits) -> Retained:
+def _apply(files: LocalFiles, plan: _RetainPlan, limits: RetentionLimits) -> Retained:
     if not plan.result.removed:
         return plan.result
     log = PartitionLog.open(
