@@ -181,7 +181,7 @@ def refuse_unsettled(files: WritableFileSystem, folder: str, *, is_mine: bool = 
 
 
 def why_unsettled(files: WritableFileSystem, folder: str) -> str | None:
-    """Return why what is read of a log directory may change, None if its broker closed it."""
+    """Return why the content of a log directory may change, None if its broker closed it."""
     if not _is_log_directory(files, folder):
         return None
     if is_locked(Path(folder, LOCK)):

@@ -19,7 +19,7 @@ async def confirm(question: str, *, err: bool = False) -> None:
     answer = await _typed_line()
     if not answer:  # the end of stdin, as without a terminal
         say("", err=err)
-        raise click.UsageError("nobody answers on stdin: give --yes instead", click.get_current_context(silent=True))
+        raise click.UsageError("stdin has no answer: give --yes instead", click.get_current_context(silent=True))
     if answer.strip().lower() not in ("y", "yes"):
         raise click.Abort
 
