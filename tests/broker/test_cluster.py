@@ -13,6 +13,7 @@ import pytest
 from broker.builders import records
 from broker.clusters import Members, cluster, make, replicas, until, values
 from builders import run
+from interop import racing
 from magicbyte.broker import cluster as cluster_of_membership
 from magicbyte.broker import membership
 from magicbyte.broker.cluster_replicas import ClusterReplicas, Order
@@ -27,9 +28,6 @@ from magicbyte.errors import BrokerError, ErrorCode, NetworkError, NodeExistsErr
 from magicbyte.metadata import layout
 from magicbyte.metadata.on_loop import LoopStore, OpenSession
 from magicbyte.ports import CreateNode, MetadataStore, SessionEvent, SessionListener, SetNode, TopicPartition
-from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from magicbyte.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.records.columns import Record
 from magicbyte.releases import line_of, protocol_version
@@ -703,47 +701,17 @@ def test_a_broker_that_stops_follows_nothing_more_and_ends_each_fetcher_once(fol
 
 
 def test_topics_that_many_requests_create_and_delete_at_once_get_codes_that_clients_retry(folder: Path) -> None:
-    """While another request creates a topic, Kafka 2.8 answers Metadata with 3 or 5. Most producers fail with 36."""
-    names = [f"new-{index}" for index in range(6)]
-    told: dict[str, set[int]] = {"metadata": set(), "find": set(), "create": set()}
-
-    async def ask_metadata(connection: Connection) -> None:
-        wanted = [MetadataRequestTopic(name=name) for name in (*names, "__consumer_offsets")]
-        answer = await connection.send(MetadataRequest(topics=wanted))
-        assert isinstance(answer, MetadataResponse)
-        told["metadata"] |= {each.error_code for each in answer.topics}
-
-    async def ask_coordinator(connection: Connection) -> None:
-        answer = await connection.send(FindCoordinatorRequest(key="g"), versions=range(4))
-        assert isinstance(answer, FindCoordinatorResponse)
-        told["find"].add(answer.error_code)
-
-    async def ask_create(connection: Connection) -> None:
-        topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-        answer = await connection.send(CreateTopicsRequest(topics=topics, timeout_ms=0))
-        assert isinstance(answer, CreateTopicsResponse)
-        told["create"] |= {each.error_code for each in answer.topics}
+    """Kafka's codes (`tests/interop/test_admin_codes.py`): most producers fail with 36 of Metadata."""
 
     async def work() -> None:
         async with cluster(folder) as members:
+            controller = next(each for each in members.brokers.values() if each.cluster_view.is_controller)
+
+            async def all_made() -> None:
+                await until(lambda: set(racing.NAMES) <= set(controller.topics.names()))
+
             ports = [each.ports["PLAINTEXT"] for each in members.brokers.values()]
-            connections = [await Connection.open("127.0.0.1", port, client_id="") for port in ports * 3]
-            asks = (ask_metadata, ask_coordinator, ask_create)
-            for _ in range(4):
-                async with asyncio.TaskGroup() as group:
-                    for index, connection in enumerate(connections):
-                        group.create_task(asks[index // len(ports)](connection))
-                async with Client(members.bootstrap) as client:
-                    controller = next(each for each in members.brokers.values() if each.cluster_view.is_controller)
-                    await until(lambda controller=controller: set(names) <= set(controller.topics.names()))
-                    for name in names:
-                        await delete_topic(client, name)
-                for connection in connections[: len(ports)] * 5:
-                    await ask_metadata(connection)
-            for connection in connections:
-                await connection.aclose()
+            found = await racing.raced_codes(ports, all_made)
+            assert all(found[api] <= codes for api, codes in racing.CODES.items()), found
 
     run(work())
-    assert told["metadata"] <= {0, 3, 5}
-    assert told["find"] <= {0, 15}
-    assert told["create"] <= {0, 7, 36, 41}

@@ -154,6 +154,7 @@ def _moving(path: str, name: str, *partitions: int) -> move.AlterReplicaLogDirsR
     return move.AlterReplicaLogDirsRequest(dirs=[move.AlterReplicaLogDir(path=path, topics=topics)])
 
 
+_EVERY = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
 STEPS = [
     Step("create", 4, _creating(topic("plain", 2))),
     Step("create, v0", 0, _creating(topic("old"))),
@@ -399,6 +400,52 @@ STEPS = [
         4,
         _creating(topic("old")),
         comes_to=lambda found: found[0][1] != ErrorCode.TOPIC_ALREADY_EXISTS,
+    ),
+    Step("set a setting without effect", 1, changing(BROKER, BROKER_ID, ("num.io.threads", SET, "5"))),
+    Step("set an unknown setting", 1, changing(BROKER, BROKER_ID, ("my.plugin", SET, "x"))),
+    Step(
+        "describe settings without effect",
+        1,
+        _describing(BROKER, BROKER_ID, "num.io.threads", "my.plugin"),
+        comes_to=lambda found: len(found) > 2,
+    ),
+    *(
+        Step(f"set {name}={value}", 1, changing(BROKER, BROKER_ID, (name, SET, value)))
+        for name, value in (
+            ("num.io.threads", "abc"),
+            ("num.network.threads", "0"),
+            ("log.cleaner.threads", "-1"),
+            ("background.threads", "x"),
+            ("queued.max.requests", "3"),
+            ("ssl.keystore.location", "/nowhere"),
+        )
+    ),
+    Step("set a level", 1, changing(LOGGER, BROKER_ID, ("root", SET, "INFO"), only_check=True)),
+    *(
+        Step(f"change a level: {name} {operation} {level}", 1, changing(LOGGER, BROKER_ID, (name, operation, level)))
+        for name, operation, level in (
+            ("no.such", SET, "INFO"),
+            ("no.such", DELETE, None),
+            ("root", SET, "LOUD"),
+            ("root", SET, "info"),
+            ("root", SET, None),
+            ("root", DELETE, None),
+            ("root", APPEND, "INFO"),
+            ("root", SUBTRACT, "INFO"),
+        )
+    ),
+    Step("set a level of another broker", 1, changing(LOGGER, "9", ("root", SET, "INFO"))),
+    Step("set levels as the old request", 0, altering(LOGGER, BROKER_ID, ("root", "INFO"))),
+    *(
+        Step(f"{what} with an unknown {field}", 1, request)
+        for field in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type")
+        for what, request in (
+            ("describe rules", describe_acls.DescribeAclsRequest(**{**_EVERY, field: 0})),
+            (
+                "delete rules",
+                delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**{**_EVERY, field: 0})]),
+            ),
+        )
     ),
 ]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.serving import Running
-from interop import jvm
+from interop import jvm, racing
 from interop.admin_steps import answers
 from magicbyte.client.connection import Connection
 
@@ -40,6 +40,10 @@ OTHERWISE_IN_2_8 = {
     *(f"offset by {timestamp}, v1" for timestamp in range(-7, -2)),  # the same as -1 there
     *(f"offset by {timestamp}, v{version}" for version in (7, 8, 9) for timestamp in range(-7, 0)),  # later versions
     "what may be done, v12",
+    "change a level: no.such 0 INFO",  # 42, later 40; so are the next three
+    "change a level: no.such 1 None",
+    "change a level: root 0 LOUD",
+    "change a level: root 0 info",
     *(f"{what}, v3" for what in ("describe rules", "create two rules", "create no rule", "delete by two filters")),
 }
 
@@ -67,3 +71,13 @@ def test_a_real_broker_answers_with_the_same_codes(version: str, otherwise: set[
     ours = asyncio.run(_ours(tmp_path / "ours"))
     unlike = {step: (ours[step], theirs[step]) for step in theirs if ours[step] != theirs[step]}
     assert unlike.keys() == otherwise, unlike
+
+
+@pytest.mark.campaign
+def test_the_codes_of_topics_that_are_created_at_once_are_those_of_a_real_cluster(tmp_path: Path) -> None:
+    """tests/broker/test_cluster.py does the same with brokers of ours."""
+    with jvm.brokers("2.8.2", tmp_path, 3, "offsets.topic.replication.factor=1") as states:
+        ports = [int(each["bootstrap"].rpartition(":")[2]) for each in states]
+        found = asyncio.run(racing.raced_codes(ports, lambda: asyncio.sleep(SETTLES_S)))
+    assert all(found[api] <= codes for api, codes in racing.CODES.items()), found
+    assert {0, 5} <= found["Metadata"]
