@@ -237,7 +237,8 @@ def a_retention(folder: Path) -> None:
     disk.sync_directory("/")
     for name in (checkpoints.RECOVERY_POINT, checkpoints.CLEAN_SHUTDOWN):
         put_file(disk, f"/logs/{name}", b"")
-    with held(disk, "/logs", dry_run=False):
+    with held(disk, "/logs") as changing:
+        changing()
         left = [disk.after_a_cut(seed) for seed in range(20)]
     expect(not any(mark in dict(each.walk()) for each in left), "the mark is away for sure")
     expect(all(mark in dict(disk.after_a_cut(seed).walk()) for seed in range(20)), "the mark is there again for sure")
