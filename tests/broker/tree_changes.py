@@ -16,7 +16,7 @@ from magicbyte.protocol.messages import create_acls, create_partitions, create_t
 from magicbyte.protocol.messages import incremental_alter_configs as alter
 
 TOPIC, GONE = "t", "gone"
-_ATTEMPTS = 200
+_ATTEMPTS = 100
 Change = Callable[[Peer], Awaitable[int]]
 Release = tuple[int, ...]
 

@@ -2,8 +2,9 @@
 
     python -m interop.old_readers RELEASE...        (in tests/) writes old_readers.json
 
-A broker of ours and a real one are in a cluster of the real one's protocol. All changes of `broker.tree_changes` are
-made at ours: those that the protocol does not allow are refused, the real broker starts again with the others.
+A broker of ours, the controller, and a real one are in a cluster of the real one's protocol. All changes of
+`broker.tree_changes` are made at ours. Those that the protocol does not allow are refused; the real broker starts again
+with the others.
 """
 
 import argparse
@@ -36,7 +37,7 @@ _NEW_AUTHORIZER, _WITHOUT_ZOOKEEPER = (2, 4), (3, 0)
 def expected(release: str) -> dict[str, str]:
     """Return the outcome of each change in a cluster with the release."""
     line = Release.of(release).line
-    return {name: "read" if first <= line else "refused" for name, (_, first) in changes_by(REAL).items()}
+    return {name: "read" if first <= line else "refused" for name, (_, first) in changes_by(OURS).items()}
 
 
 async def outcome(release: str, folder: Path) -> dict[str, str]:
@@ -63,12 +64,13 @@ async def outcome(release: str, folder: Path) -> dict[str, str]:
         "zookeeper.session.timeout.ms": "20000",
     }))  # fmt: skip
     async with cluster.running():
-        await cluster.start(REAL)
         await ours.start()
         try:
+            await until(partial(_leads, ours), "ours is the controller")
+            await cluster.start(REAL)
             await until(partial(_knows, ours, [REAL, OURS]), "both brokers are known to ours")
             peer = await Peer.of(ours)
-            codes = await make_all(peer, REAL)
+            codes = await make_all(peer, OURS)
             peer.close()
             names = {ErrorCode.NONE: "read", ErrorCode.UNSUPPORTED_VERSION: "refused"}
             outcomes = {name: names.get(code, code.name) for name, code in codes.items()}
@@ -81,6 +83,10 @@ async def outcome(release: str, folder: Path) -> dict[str, str]:
         finally:
             await ours.abort()
     return outcomes
+
+
+async def _leads(ours: Broker) -> bool:
+    return ours.cluster_view.controller_id == OURS
 
 
 async def _knows(ours: Broker, ids: list[int]) -> bool:
