@@ -129,6 +129,23 @@ def retain_logs(
             _put_log_starts(files, folder, moved, {each.name: each for each in inside})
 
 
+@dataclass(slots=True)
+class _Mark:
+    """The clean shutdown marker at `path` while its log directory is held."""
+
+    files: WritableFileSystem
+    path: str
+    content: bytes
+    is_away: bool = False
+
+    def take_away(self) -> None:
+        """Remove the marker, durably, unless it is away."""
+        if not self.is_away:
+            self.files.delete(self.path)
+            self.files.sync_directory(self.path.rpartition("/")[0])
+            self.is_away = True
+
+
 @contextlib.contextmanager
 def held(files: WritableFileSystem, folder: str) -> Iterator[Callable[[], None]]:
     """Lock the log directory at `folder`, if it is one, and yield a function to be called before anything changes.
@@ -147,19 +164,10 @@ def held(files: WritableFileSystem, folder: str) -> Iterator[Callable[[], None]]
     marker = f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"
     try:
         refuse_unsettled(files, folder, is_mine=True)  # a broker may have come in between
-        content = read_whole(files, marker)
-        is_changed = False
-
-        def changing() -> None:
-            nonlocal is_changed
-            if not is_changed:
-                files.delete(marker)
-                files.sync_directory(folder)
-                is_changed = True
-
-        yield changing
-        if is_changed:
-            put_file(files, marker, content)
+        mark = _Mark(files, marker, read_whole(files, marker))
+        yield mark.take_away
+        if mark.is_away:
+            put_file(files, marker, mark.content)
     finally:
         lock.release()
 
