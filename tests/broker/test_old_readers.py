@@ -42,6 +42,11 @@ def test_what_the_protocol_does_not_allow_is_refused_and_not_written(folder: Pat
             types = OLDEST | {name for name, first in since.items() if first <= line}
             assert set(session.children("/kafka-acl")) == types
             assert (session.exists("/kafka-acl-extended") is not None) == (line >= (2, 0))
+            acl_notes = {
+                session.get(f"/kafka-acl-changes/{each}").data for each in session.children("/kafka-acl-changes")
+            }
+            assert (b"Topic:t" if line < (2, 0) else b"TOPIC:t") in acl_notes
+            assert (b"TransactionalId:t" in acl_notes) == ((0, 11) <= line < (2, 0))
             notes = [
                 layout.load("note", session.get(f"{layout.CONFIG_CHANGES}/{each}").data)
                 for each in session.children(layout.CONFIG_CHANGES)

@@ -208,7 +208,7 @@ class Authorizer:
             change = SetNode(path, data, node.version)
         else:
             change = DeleteNode(path, node.version)
-        note, said = resource.note
+        note, said = resource.note(is_old=not knows_prefixed_acls(self._runtime.config.tree_protocol))
         old = await self._old_notes(note.rpartition("/")[0], self._runtime.clock.now_ms())
         await store.transaction([change, *old, CreateNode(note, said, sequence=True)])
         self._own[resource] = after

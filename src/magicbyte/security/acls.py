@@ -100,11 +100,15 @@ class ResourcePattern(NamedTuple):
         root = LITERAL_ROOT if self.pattern is Pattern.LITERAL else PREFIXED_ROOT
         return f"{root}/{self.type.node}/{self.name}"
 
-    @property
-    def note(self) -> tuple[str, bytes]:
-        """The node, without its number, that notifies brokers of changed ACLs; and its data."""
+    def note(self, *, is_old: bool = False) -> tuple[str, bytes]:
+        """Return the node, without its number, that notifies brokers of changed ACLs; and its data.
+
+        `is_old`: brokers before 2.0 read it. They know TransactionalId, and not TRANSACTIONAL_ID; 0.11 does not start
+        with that.
+        """
         if self.pattern is Pattern.LITERAL:
-            return f"{LITERAL_CHANGES}/{CHANGE_NAME}", f"{self.type.name}:{self.name}".encode()
+            kind = self.type.node if is_old else self.type.name
+            return f"{LITERAL_CHANGES}/{CHANGE_NAME}", f"{kind}:{self.name}".encode()
         said = {"version": 1, "resourceType": self.type.name, "name": self.name, "patternType": "PREFIXED"}
         return f"{PREFIXED_CHANGES}/{CHANGE_NAME}", dump(said)
 
