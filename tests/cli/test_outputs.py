@@ -78,7 +78,7 @@ NO_PLACES = {
     "max_message_bytes", "max_unpacked", "memory", "min_lag", "name", "names", "offsets", "pages", "places", "prefix",
     "retention_bytes", "retention_ms", "segment_bytes", "settings", "since", "source", "states", "target", "template",
     "text", "throttle", "to_datetime", "topic", "topics", "until", "value_decoder_class", "version", "x_settings",
-    "zookeeper", "transactional_id",
+    "zookeeper", "transactional_id", "broker_settings",
 }  # fmt: skip
 """Names of parameters that are texts, and neither a file nor a folder."""
 

@@ -203,9 +203,9 @@ def take_inventory(
 
 def end_of(partition: PartitionDirectory, tally: Tally) -> int | None:
     """Return the end offset of a log by its inventory; None if headers do not have it."""
-    if tally.last_offset is None:
+    if tally.next_offset is None:
         return end_offset(partition)
-    return max(tally.last_offset + 1, partition.segments[-1].base_offset)
+    return max(tally.next_offset, partition.segments[-1].base_offset)
 
 
 def count_log(

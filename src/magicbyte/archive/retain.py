@@ -130,7 +130,7 @@ def retain_logs(
 
 
 @dataclass(slots=True)
-class _Mark:
+class _ShutdownMark:
     """The clean shutdown marker at `path` while its log directory is held."""
 
     files: WritableFileSystem
@@ -164,7 +164,7 @@ def held(files: WritableFileSystem, folder: str) -> Iterator[Callable[[], None]]
     marker = f"{folder}/{checkpoints.CLEAN_SHUTDOWN}"
     try:
         refuse_unsettled(files, folder, is_mine=True)  # a broker may have come in between
-        mark = _Mark(files, marker, read_whole(files, marker))
+        mark = _ShutdownMark(files, marker, read_whole(files, marker))
         yield mark.take_away
         if mark.is_away:
             put_file(files, marker, mark.content)

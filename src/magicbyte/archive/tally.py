@@ -100,6 +100,11 @@ class Tally:
     deep: RecordFacts | None = None
 
     @property
+    def next_offset(self) -> int | None:
+        """The offset after the last one; None if there is none."""
+        return None if self.last_offset is None else self.last_offset + 1
+
+    @property
     def batches(self) -> int:
         """Entries: v2 batches, wrappers, plain messages."""
         return sum(each.batches for each in self.formats.values())

@@ -121,7 +121,7 @@ def verify(
 
 
 def verify_all(
-    found: FoundLogs,
+    logs: FoundLogs,
     topics: Collection[str] = (),
     *,
     depth: Depth = Depth.USUAL,
@@ -134,13 +134,13 @@ def verify_all(
 
     `topics`: check only these. Other arguments as in `verify`.
     """
-    chosen = choose(in_use(found.partitions, quorum=True), topics)
+    chosen = choose(in_use(logs.partitions, quorum=True), topics)
     yield from verify(chosen, depth=depth, dialect=dialect, limit=limit, threads=threads, progress=progress)
-    for folder in left_out(found.partitions, topics, quorum=True):
+    for folder in left_out(logs.partitions, topics, quorum=True):
         yield of_left_out(folder)
     known = CheckpointedOffsets()
-    for directory in found.directories:
-        for missing in missing_partitions(directory, found.partitions, known, topics):
+    for directory in logs.directories:
+        for missing in missing_partitions(directory, logs.partitions, known, topics):
             yield of_missing(missing)
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from magicbyte.errors import InvalidConfigError, InvalidRequestError
-
-if TYPE_CHECKING:
-    from magicbyte.broker.configs import ConfigChange
+from magicbyte.printable import logger
 
 ROOT: Final = "root"
 _PACKAGE: Final = "magicbyte"
@@ -34,8 +32,10 @@ def levels() -> dict[str, str]:
     return {name: _name_of(each.getEffectiveLevel()) for name, each in sorted(_loggers().items())}
 
 
-def change(changes: Iterable[ConfigChange], *, validate_only: bool) -> None:
+def change(changes: Iterable[tuple[str, int, str | None]], *, validate_only: bool) -> None:
     """Set the levels of loggers, all or none; a deleted level is that of the nearest parent again.
+
+    `changes`: name, operation and level of each.
 
     Raises InvalidConfigError for unknown loggers and levels, InvalidRequestError.
     """
@@ -65,7 +65,7 @@ def _loggers() -> dict[str, logging.Logger]:
         for name, each in list(logging.root.manager.loggerDict.items())
         if isinstance(each, logging.Logger) and name.startswith(f"{_PACKAGE}.")
     }
-    return {**found, ROOT: logging.getLogger(_PACKAGE)}
+    return {**found, ROOT: logger(_PACKAGE)}
 
 
 def _name_of(number: int) -> str:

@@ -169,13 +169,13 @@ async def _fetch(request: Request[Any], handler: Handler, caller: AuthorizedCall
 def _not_fetched(asked: FetchTopic) -> FetchableTopicResponse:
     parts = [
         PartitionData(  # librdkafka takes null in place of no records for damage
-            partition_index=each.partition,
+            partition_index=partition.partition,
             error_code=_TOPIC_REFUSED,
             high_watermark=-1,
             aborted_transactions=None,
             records=b"",
         )
-        for each in asked.partitions
+        for partition in asked.partitions
     ]
     return FetchableTopicResponse(topic=asked.topic, partitions=parts)
 

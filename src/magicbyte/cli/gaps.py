@@ -22,13 +22,13 @@ def complain_of_gaps(
     from magicbyte.log.files.left_out import in_use, left_out
     from magicbyte.log.files.missing import Certainty, missing_in
 
-    found = survey(list(paths), as_)
+    logs = survey(list(paths), as_)
     only_copies = 0
-    for folder, why, is_only_copy in left_out(found.partitions, topics, quorum=quorum):
+    for folder, why, is_only_copy in left_out(logs.partitions, topics, quorum=quorum):
         advice = " (no other folder has this partition: give this path itself)" if is_only_copy else ""
         complain(f"left out: {folder.path}: {why}{advice}")
         only_copies += is_only_copy
-    missing = missing_in(FoundLogs(in_use(found.partitions, topics, quorum=quorum), found.directories), topics)
+    missing = missing_in(FoundLogs(in_use(logs.partitions, topics, quorum=quorum), logs.directories), topics)
     for each in missing:
         complain(f"missing: {each}")
     return only_copies + sum(each.certainty is not Certainty.NOTHING for each in missing)

@@ -118,13 +118,13 @@ def retain(
             raise error if copied is None else copied.relocate(error) from None
     removed = sum(each.removed_bytes for each in done)
     if form == "json":
-        found = {
+        report = {
             "dryRun": dry_run,
             "partitions": [each.to_json() for each in done],
             "removedBytes": removed,
             "leftOut": [each.name for each in left_out],
         }
-        say_json(found)
+        say_json(report)
     else:
         for partition in left_out:
             say(

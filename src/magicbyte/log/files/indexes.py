@@ -224,6 +224,11 @@ class AbortedTransaction(NamedTuple):
     last_offset: int
     last_stable_offset: int
 
+    @property
+    def next_offset(self) -> int:
+        """The offset after the marker."""
+        return self.last_offset + 1
+
 
 def _last_offset(data: bytes, row: int) -> int:
     return int(TRANSACTION_ENTRY.unpack_from(data, row * TRANSACTION_ENTRY.size)[3])

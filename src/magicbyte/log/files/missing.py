@@ -131,7 +131,7 @@ _REACHED: Final = (checkpoints.HIGH_WATERMARK, checkpoints.RECOVERY_POINT)
 """Checkpoints of offsets that a log had reached. A cleaner checkpoint may name deleted partitions."""
 
 
-def missing_in(found: FoundLogs, topics: Collection[str] = (), *, reads: bool = True) -> list[Missing]:
+def missing_in(logs: FoundLogs, topics: Collection[str] = (), *, reads: bool = True) -> list[Missing]:
     """Return everything that is missing at some paths, of these topics (none: of all).
 
     `reads`: whether to read the end of each log, a few blocks of its last segment; otherwise only names, sizes and the
@@ -139,11 +139,11 @@ def missing_in(found: FoundLogs, topics: Collection[str] = (), *, reads: bool = 
     """
     known = CheckpointedOffsets()
     missing: list[Missing] = []
-    for each in found.partitions:
-        if not topics or each.topic in topics:
-            missing += missing_of(each, known, end_offset(each) if reads else None)
-    for directory in found.directories:
-        missing += missing_partitions(directory, found.partitions, known, topics)
+    for partition in logs.partitions:
+        if not topics or partition.topic in topics:
+            missing += missing_of(partition, known, end_offset(partition) if reads else None)
+    for directory in logs.directories:
+        missing += missing_partitions(directory, logs.partitions, known, topics)
     return missing
 
 

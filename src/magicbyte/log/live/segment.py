@@ -176,16 +176,14 @@ class Segment:
         segment or an earlier one, or None if the log lacks it: compaction may have removed it.
         """
         for aborted in self.indexes.transactions(0, LARGEST_OFFSET):
-            producer, behind = aborted.producer_id, aborted.last_offset + 1
-            stable = (
-                aborted.last_stable_offset
-            )  # the first offset of another open transaction, or that after the marker
+            producer, following = aborted.producer_id, aborted.next_offset
+            stable = aborted.last_stable_offset  # the first offset of another open transaction, or `following`
             is_of_log = (
                 self.base_offset <= aborted.last_offset < end_offset
-                and 0 <= stable <= behind
+                and 0 <= stable <= following
                 and _is_transactional(entry_of(aborted.last_offset), None, producer, is_marker=True)
                 and _is_transactional(entry_of(aborted.first_offset), aborted.first_offset, producer)
-                and (stable == behind or _is_transactional(entry_of(stable), stable, None))
+                and (stable == following or _is_transactional(entry_of(stable), stable, None))
             )
             if not is_of_log:
                 found = f"{aborted.first_offset} to {aborted.last_offset} of producer {producer}"
