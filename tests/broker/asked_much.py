@@ -14,6 +14,8 @@ from magicbyte.protocol import APIS, Message
 from magicbyte.protocol.messages.produce import ProduceRequest
 
 TAGS = "unknown_tags"
+OF_ACLS = {"operation": 2, "permission_type": 3, "resource_type": 2, "resource_type_filter": 2}
+"""Fields of ACLs and their filters in which 0 ends the connection, with valid numbers."""
 
 
 class Case(NamedTuple):
@@ -103,6 +105,9 @@ def _filled(kind: type, path: tuple[str, ...], count: int, longest: int) -> Any:
 def _named(kind: type, at: int, longest: int) -> Any:
     """Return a struct whose first string, or else number, no other one has."""
     made = kind()
+    for name, value in OF_ACLS.items() if hasattr(made, "permission_type") else ():
+        if hasattr(made, name):
+            setattr(made, name, value)
     for each in fields(kind):
         if each.type in ("str", "str | None"):
             setattr(made, each.name, f"{at}".rjust(longest, "n"))

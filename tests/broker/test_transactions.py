@@ -507,7 +507,7 @@ def test_75_a_topic_that_is_gone_needs_no_marker(tmp_path: Path) -> None:
         async with serving(tmp_path) as (broker, peer):
             pair = await begin(peer)
             await add(peer, pair, A)
-            async with broker.runtime.directory, broker.runtime.logs_lock:
+            async with broker.runtime.directory:
                 await broker.parts.topic_changes.delete(broker.topics.known("t"))
             await ended(peer, pair)
             assert states(broker)[-1] == "CompleteCommit 0"

@@ -521,5 +521,5 @@ def test_a_dry_run_tells_a_log_directory_that_is_in_use(arguments: list[str], lo
         holder.stdout.readline()
         result = run(*arguments, "--dry-run", logs)
         holder.communicate(b"\n")
-    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "a broker is using this log directory" in result.stderr
+    assert (result.exit_code, result.stderr.count("\n")) == (0, 1)
+    assert "a broker is using this log directory: the figures may change" in result.stderr

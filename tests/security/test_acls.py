@@ -159,10 +159,11 @@ def test_a_damaged_node_is_refused(data: bytes) -> None:
 def test_paths_and_notes_are_kafkas() -> None:
     literal = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x")
     assert literal.path == "/kafka-acl/TransactionalId/x"
-    assert literal.note == ("/kafka-acl-changes/acl_changes_", b"TRANSACTIONAL_ID:x")
+    assert literal.note() == ("/kafka-acl-changes/acl_changes_", b"TRANSACTIONAL_ID:x")
+    assert literal.note(is_old=True) == ("/kafka-acl-changes/acl_changes_", b"TransactionalId:x")
     prefixed = ResourcePattern(TOPIC, "n", Pattern.PREFIXED)
     assert prefixed.path == "/kafka-acl-extended/prefixed/Topic/n"
-    assert prefixed.note == (
+    assert prefixed.note() == (
         "/kafka-acl-extended-changes/acl_changes_",
         b'{"version":1,"resourceType":"TOPIC","name":"n","patternType":"PREFIXED"}',
     )

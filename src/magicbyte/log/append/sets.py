@@ -157,7 +157,8 @@ class _Unpacker:
                 self._scratch = memoryview(bytearray(wanted))
             room = self._scratch[: self._left]
             try:
-                written = decompress_into(codec, payload, room, lz4_header=header)
+                # What is stored must be readable by every client: liblz4 verifies what Kafka's readers ignore.
+                written = decompress_into(codec, payload, room, lz4_header=header, strict=True)
             except OutputFull as full:
                 if len(room) == self._left:
                     expected = f"<= {self._limit}"

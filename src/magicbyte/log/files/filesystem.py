@@ -625,10 +625,11 @@ def path_exists(path: str) -> bool:
 def listed_paths(text: str) -> list[str]:
     """Return the paths of a list that is separated by commas.
 
-    A comma may also be part of a name: a path that exists as a whole is one path. Raises as `file_system` does.
+    A comma may also be part of a name: a path that exists as a whole is one path.
     """
-    if (text != text.strip() or "," in text) and path_exists(text):
-        return [text]
+    with contextlib.suppress(LogDirectoryError):  # as a whole it is not a path that can be opened
+        if (text != text.strip() or "," in text) and path_exists(text):
+            return [text]
     return [path.strip() for path in text.split(",") if path.strip()]
 
 
