@@ -34,6 +34,7 @@ T = TypeVar("T")
 Serving: TypeAlias = Callable[[Callable[[], None], asyncio.Event], Coroutine[Any, Any, None]]
 """Runs on the loop: calls its first argument once it has started, and ends soon after the event is set."""
 
+_BEGIN_S: Final = 10.0  # for a thread that was started to run its loop
 _EXIT_S: Final = 20.0  # for all threads together, when the process exits
 _DESCRIPTORS: Final = "/dev/fd"
 _monotonic: Final = time.monotonic
@@ -65,11 +66,11 @@ class LoopThread:
 
     def start(self) -> None:
         """Return when `serving` has started. Raises its error; an interrupted wait stops it."""
-        self._thread.start()
-        _running.add(self)
         try:
+            _running.add(self)
+            self._thread.start()
             wait((self._started, self._ended), return_when=FIRST_COMPLETED)
-        except BaseException:  # for instance Ctrl-C
+        except BaseException:  # for instance Ctrl-C, before or after the thread has begun
             with contextlib.suppress(asyncio.CancelledError):
                 self.stop()
             raise
@@ -81,9 +82,9 @@ class LoopThread:
         if os.getpid() != self._process:
             return
         _running.discard(self)
-        self._request_stop()
-        self._thread.join()
-        self._ended.result()
+        if self._request_stop():
+            self._ended.result()
+            self._thread.join()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine that runs on the loop. Raises RuntimeError in a forked child."""
@@ -92,12 +93,15 @@ class LoopThread:
             raise RuntimeError(f"the {self._name} runs in the process {self._process}, of which this one is a fork")
         return asyncio.run_coroutine_threadsafe(work, self._running.result()).result()
 
-    def _request_stop(self) -> None:
+    def _request_stop(self) -> bool:
+        """Return whether there is an end to wait for: not if the thread never began."""
         either: list[Future[Any]] = [self._running, self._ended]
-        wait(either, return_when=FIRST_COMPLETED)
+        if not wait(either, timeout=_BEGIN_S, return_when=FIRST_COMPLETED).done:
+            return False
         if not self._ended.done():
             with contextlib.suppress(RuntimeError):  # the loop was closed in between
                 self._running.result().call_soon_threadsafe(self._set_stop)
+        return True
 
     def _set_stop(self) -> None:
         if self._started.done():
@@ -129,9 +133,7 @@ def _stop_all() -> None:
     """Stop what still runs, as the process exits: errors are logged, as no caller is left."""
     end = _monotonic() + _EXIT_S
     threads = [each for each in _running if each._process == os.getpid()]
-    for thread in threads:
-        thread._request_stop()
-    for thread in threads:
+    for thread in [each for each in threads if each._request_stop()]:
         thread._thread.join(max(0.0, end - _monotonic()))
         if not thread._ended.done():
             log.error("the %s did not stop within %d s; the process ends all the same", thread._name, _EXIT_S)
