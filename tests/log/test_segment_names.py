@@ -138,3 +138,35 @@ def test_two_files_with_the_same_offsets_give_them_once(tmp_path: Path) -> None:
     report, new = salvaged(written(tmp_path / "t-0", {0: [0, 1, 2, 3], 500: [0, 1, 2, 3, 4]}), tmp_path / "out")
     assert offsets_of(new) == [0, 1, 2, 3, 4]
     assert [aside.offsets for aside in report.aside] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [
+        {0: [0, 1, 2], 10: [10, 11, 12], 20: [20, 21, 22], 30: [10, 11, 12, 30, 31, 32]},
+        {0: [20, 21, 22, 0, 1, 2], 10: [10, 11, 12], 20: [20, 21, 22], 30: [30, 31, 32]},
+        {0: [30, 31, 32, 0, 1, 2], 10: [10, 11, 12], 20: [20, 21, 22], 30: [30, 31, 32]},
+    ],
+    ids=["of an earlier segment", "of a later segment", "of the last segment"],
+)
+def test_entries_of_another_segment_in_front_cost_none_of_those_that_the_name_announces(
+    segments: Segments, tmp_path: Path
+) -> None:
+    report, new = salvaged(written(tmp_path / "t-0", segments), tmp_path / "out")
+    assert offsets_of(new) == sorted({offset for offsets in segments.values() for offset in offsets})
+    assert (report.lost, sum(aside.entries for aside in report.aside)) == ([], 3)
+
+
+def test_the_last_name_of_a_file_of_which_nothing_is_taken_is_the_log_end_offset(tmp_path: Path) -> None:
+    """Its offsets are others', so it is not the last one to be read."""
+    segments = {0: [0, 1, 2], 100: [100, 101], 500: [0, 1, 2]}
+    report, new = salvaged(written(tmp_path / "t-0", segments), tmp_path / "out")
+    assert offsets_of(new) == [0, 1, 2, 100, 101]
+    assert ([segment.base_offset for segment in new.segments], report.lost) == ([0, 100, 500], [])
+
+
+def test_a_misnamed_segment_ends_the_range_of_the_one_before_it_where_its_entries_begin(tmp_path: Path) -> None:
+    segments = {0: [0, 1, 2, 3, 900], 500: [500, 501, 502], 1000: [5, 6, 7]}
+    report, new = salvaged(written(tmp_path / "t-0", segments), tmp_path / "out")
+    assert offsets_of(new) == [0, 1, 2, 3, 5, 6, 7, 500, 501, 502]
+    assert [aside.offsets for aside in report.aside] == [(900, 900)]

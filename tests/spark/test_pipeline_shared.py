@@ -10,10 +10,11 @@ import pytest
 
 import golden_data
 from magicbyte.log.files.directory import discover
+from magicbyte.log.files.reader import SegmentReader
 from magicbyte.spark.pipeline import driver, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import PipelineRun
-from magicbyte.spark.pipeline.stages import resegment
+from magicbyte.spark.pipeline.stages import resegment, salvage
 from magicbyte.spark.pipeline.work import SALVAGE
 from simulation import damaged_logs
 from spark.builders import comparable, ran
@@ -158,12 +159,20 @@ def swapped(rng: random.Random, logs: list[Path]) -> None:
     other.write_bytes(first)
 
 
+def offsets_in(folder: Path) -> list[int]:
+    """The last offset of each entry."""
+    (partition,) = discover([str(folder)])
+    return [int(offset) for chunk in SegmentReader(partition).chunks() for offset in chunk.table.offset]
+
+
 KINDS: tuple[Damage, ...] = (flipped, over_the_edge, torn, lost, elsewhere, swapped)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("seed", range(3))
-def test_damage_is_salvaged_in_parts_as_by_one_worker(cut: Path, tmp_path: Path, kind: Damage, seed: int) -> None:
+def test_damage_is_salvaged_in_parts_as_by_one_worker(
+    cut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Damage, seed: int
+) -> None:
     rng = random.Random(f"{kind.__name__} {seed}")
     logs = tmp_path / "logs"
     for partition in discover([str(cut)]):
@@ -175,9 +184,19 @@ def test_damage_is_salvaged_in_parts_as_by_one_worker(cut: Path, tmp_path: Path,
             (folder / path.name).write_bytes(path.read_bytes())
         kind(rng, sorted(folder.glob("*.log")))
     options = "same-cluster = true\n" if seed else ""
+    by_one: list[Path] = []
+    monkeypatch.setattr(salvage, "run", lambda *given, run=salvage.run: by_one.append(given[0]) or run(*given))
     done = compare(tmp_path, logs, f'[[stage]]\ndo = "salvage"\n{options}{{above}}', rng.choice(PARTS))
     assert done.status == 0, done.units[0]["error"]
-    assert any(unit["stages"][0]["lost"] or unit["stages"][0]["leftOut"] for unit in done.units)
+    assert all(unit["stages"][0]["parts"] > 1 for unit in done.units)
+    is_less = any(unit["stages"][0]["lost"] or unit["stages"][0]["leftOut"] for unit in done.units)
+    assert is_less == (kind is not swapped)
+    if kind is swapped:  # the entries say where they belong
+        for folder in logs.iterdir():
+            whole = offsets_in(cut / folder.name)
+            assert offsets_in(tmp_path / "whole" / folder.name)[: len(whole)] == whole
+    elif kind is not elsewhere:
+        assert by_one == [], "the names of the segments are right"
     inventory = compare(tmp_path, logs, '[[stage]]\ndo = "inventory"\n{above}', 1, sink=False)
     assert inventory.status in (0, 1)
 

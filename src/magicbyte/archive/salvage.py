@@ -92,11 +92,13 @@ class Aside(NamedTuple):
 class SalvageReport:
     """The result for one partition. `moved`: entries that were out of order, and inserted at their offsets.
 
-    `ended_transactions`: open at the end of the sound entries, and aborted in a log for a new cluster.
+    `ended_transactions`: open at the end of the sound entries, and aborted in a log for a new cluster. `misnamed`:
+    segments whose names exclude their entries.
     """
 
     path: str
     segments: int = 0
+    misnamed: int = 0
     entries: int = 0
     bytes: int = 0
     moved: int = 0
@@ -675,20 +677,26 @@ def salvage_segments(
     dialect = options.dialect or partition.dialect
     kernel.expect(sum(segment.log.size for segment in segments))
     end_offset = 0
+    final, is_final_empty = partition.segments[-1].base_offset, False
     chosen = {segment.base_offset for segment in segments}
-    for segment, limits, _ in segment_ranges(partition, dialect, options.limit):
+    for segment, limits, misnamed in segment_ranges(partition, dialect, options.limit):
         if segment.base_offset not in chosen:
             continue
+        report.misnamed += misnamed is not None
         with partition.files.open(segment.log.path) as file:
             within = replace(limits, low=max(limits.low, end_offset))
             plan = plan_segment(file, within, dialect, options.progress, options.rules, opens=options.opens)
             report.add(plan)
             first, last = plan.offsets or (segment.base_offset, -1)
             end_offset = max(end_offset, min(last + 1, MAX_OFFSET))
-            # an empty segment is dropped, except the last one: its base is the log end offset
-            if writer is not None and (plan.extents or segment is partition.segments[-1]):
+            if segment.base_offset == final:
+                is_final_empty = not plan.extents
+            if writer is not None and plan.extents:
                 writer.roll(max(min(segment.base_offset, first), writer.end_offset))
                 _copy(file, plan, writer)
+    # an empty segment is dropped, except the last one: its base is the log end offset, whatever the files' order is
+    if writer is not None and is_final_empty:
+        writer.roll(max(final, writer.end_offset))
     return report
 
 

@@ -1,6 +1,7 @@
 """Salvage one partition with several workers, each some of its segments.
 
-A segment is judged by its own bytes and by the base offset of the next segment, so parts are independent.
+A segment is judged by its own bytes and by the base offset of the next segment, so parts are independent. But where a
+segment belongs whose entries lie outside of its name is only known together with all others.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def join_salvaged(
 ) -> SalvageReport:
     """Combine all parts of a partition, in order, into the new log directory `out`, as `salvage_logs` writes it.
 
-    Parts do not overlap in offsets. The parts must be on the same file system as `out`.
+    Parts do not overlap in offsets, and none has misnamed segments. The parts must be on the same file system as `out`.
     """
     report = SalvageReport(source.path)
     directory = LogDirectoryWriter(out, options.rules)
@@ -74,5 +75,5 @@ def join_salvaged(
 
 def _add(report: SalvageReport, later: SalvageReport) -> None:
     """Add the result of the segments after those of `report`."""
-    for name in ("segments", "entries", "bytes", "moved", "ended_transactions", "lost", "aside"):
+    for name in ("segments", "misnamed", "entries", "bytes", "moved", "ended_transactions", "lost", "aside"):
         setattr(report, name, getattr(report, name) + getattr(later, name))

@@ -2,7 +2,8 @@
 
 A name is a statement about the first offset of its file, no proof. Rescued files have other names, and log cleaners of
 0.10 to 1.0 merged segments beyond what an index can hold (KAFKA-6264). But an offset is covered by no checksum, so one
-entry alone does not contradict a name that the entry after it agrees with.
+entry alone does not contradict a name that the entry after it agrees with. Nor do entries of another segment in front
+of those that the name announces.
 """
 
 from __future__ import annotations
@@ -52,15 +53,22 @@ def segment_ranges(
     """Return the ranges of all segments, in the order of their offsets. The first entries of each segment are read.
 
     A range begins at the base offset, and ends before the next segment that has entries. If the segment's own first
-    entries lie outside of that, only its entries and those of the next segment count. `limit`: bytes of an entry.
+    entries lie outside of that, only its entries and those of the next segment count, unless other segments lie between
+    them and those that the name announces. `limit`: bytes of an entry.
     """
     starts = []
+    dialect = dialect or partition.dialect
     bases = sorted(segment.base_offset for segment in partition.segments if segment.log.size)
     for segment in partition.segments:
         with partition.files.open(segment.log.path) as file:
-            entries = _first_entries(file, dialect or partition.dialect, limit)
-        following = next((base for base in bases if base > segment.base_offset), MAX_OFFSET)
-        is_named = not entries or any(segment.base_offset <= each.first < following for each in entries)
+            entries = _first_entries(file, dialect, limit)
+            base = segment.base_offset
+            following = next((each for each in bases if each > base), MAX_OFFSET)
+            is_named = not entries or any(base <= each.first < following for each in entries)
+            if not is_named:
+                first = min(each.first for each in entries)
+                is_divided = any(first < each < base or base < each <= first for each in bases)
+                is_named = is_divided and _has_entries(file, Limits(base, following - 1, limit), dialect)
         starts.append(_SegmentStart(segment, entries, is_named))
     starts.sort(key=lambda candidate: candidate.start)
     ranges: list[SegmentRange] = []
@@ -70,8 +78,14 @@ def segment_ranges(
         misnamed = None if candidate.is_named else candidate.first_offset
         ranges.append(SegmentRange(candidate.segment, Limits(low, high, limit), misnamed))
         if candidate.segment.log.size:  # the name of an empty file proves nothing about the segment before it
-            high = max(candidate.segment.base_offset, candidate.first_offset) - 1
+            high = min(high, max(candidate.segment.base_offset, candidate.first_offset) - 1)
     return ranges[::-1]
+
+
+def _has_entries(file: ReadableFile, limits: Limits, dialect: Dialect) -> bool:
+    """Return whether a segment has entries within `limits` that follow each other; one alone proves nothing."""
+    rows = (event for event in walk(file, limits, dialect) if isinstance(event, Sound))
+    return any(row.order is RowOrder.MAIN and row.entries > 1 for row in rows)
 
 
 def _first_entries(file: ReadableFile, dialect: Dialect, limit: int) -> tuple[Entry, ...]:

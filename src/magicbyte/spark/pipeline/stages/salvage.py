@@ -38,7 +38,8 @@ def write(part: WritePart, out: Path) -> Written:
     from magicbyte.archive.salvage_parts import salvage_part
 
     made = salvage_part(part.partition, part.following, part.key, out, _options(part.stage, part.partition, part.limit))
-    return Written(made.segments, made.segments[-1].end_offset if made.segments else 0, made)
+    end_offset = made.segments[-1].end_offset if made.segments else 0
+    return Written(made.segments, end_offset, made, is_independent=not made.report.misnamed)
 
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:

@@ -48,11 +48,15 @@ class WritePart:
 
 
 class Written(NamedTuple):
-    """The output of a part: segments, the last offset read + 1, and the stage's report."""
+    """The output of a part: segments, the last offset read + 1, and the stage's report.
+
+    `is_independent`: no other part could change it.
+    """
 
     segments: list[WrittenSegment]
     next_offset: int
     report: Any
+    is_independent: bool = True
 
 
 class WrittenPart(NamedTuple):
@@ -106,14 +110,15 @@ def join(
 ) -> Json:
     """Join the parts in the work's next folder.
 
-    If a part overlaps with the next in offsets, one worker repeats the stage. `put` is called again if its worker dies,
-    so it leaves the parts unchanged.
+    If a part overlaps with the next in offsets, or depends on others, one worker repeats the stage. `put` is called
+    again if its worker dies, so it leaves the parts unchanged.
     """
     costs = {"parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
     folder, is_source = work.next_folder(), not work.owned
     if folder.exists():  # of a worker that died here
         remove(folder)
-    if any(part.made and part.made.next_offset > _begin(later) for part, later in itertools.pairwise(parts)):
+    overlaps = any(part.made and part.made.next_offset > _begin(later) for part, later in itertools.pairwise(parts))
+    if overlaps or any(part.made and not part.made.is_independent for part in parts):
         return {**run(), **costs}
     raise_first(part.error for part in parts)
     result = put(folder, [part.made for part in parts if part.made is not None])
