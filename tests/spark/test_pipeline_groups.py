@@ -133,6 +133,7 @@ def same(
     *,
     names: tuple[str, str],
     parted: bool = True,
+    shuffled: bool = True,
     before: str = "",
     now: str = "2026-01-07T00:00:00Z",
 ) -> PipelineRun:
@@ -149,7 +150,7 @@ def same(
     for unit, by_many in zip(runs[0].units, runs[1].units, strict=True):
         told, others = unit["stages"][-1], dict(by_many["stages"][-1])
         assert (others.pop("parts", 1) > 1) == parted
-        assert {**others, "seconds": 0} == {**told, "seconds": 0, "shuffled": True}
+        assert {**others, "seconds": 0} == {**told, "seconds": 0, "shuffled": shuffled}
         assert by_many["inputs"] == unit["inputs"]
         assert [each["files"] for each in by_many["outputs"]] == [each["files"] for each in unit["outputs"]]
     return runs[1]
@@ -220,14 +221,32 @@ def test_what_was_clean_before_and_what_is_trimmed_count_as_they_do_for_one_work
     assert done.units[0]["stages"][0]["dropped"][0]["tombstones"] > 0, "those of old formats are due"
 
 
+def overlap(folder: Path) -> None:
+    """Change the index: an aborted transaction begins where an earlier one of its producer did. The log has both."""
+    first: dict[int, int] = {}
+    for path in sorted(folder.glob(f"*{TRANSACTION_INDEX}")):
+        entries = TransactionIndex.parse(path.read_bytes()).entries
+        for at, each in enumerate(entries):
+            if each.producer_id in first:
+                longer = each._replace(first_offset=first[each.producer_id])
+                path.write_bytes(TransactionIndex((*entries[:at], longer, *entries[at + 1 :])).to_bytes())
+                return
+            first[each.producer_id] = each.first_offset
+    raise AssertionError("no producer aborted twice")
+
+
 def test_a_log_that_is_one_group_or_whose_transaction_indexes_say_else_is_written_by_one_worker(tmp_path: Path) -> None:
     History(tmp_path / "logs", 8, "3.9").write(segments=24, old=5)
     same(tmp_path, tmp_path / "logs", "", names=("one", "many"), parted=False)
     index = min((tmp_path / "logs/users-0").glob(f"*{TRANSACTION_INDEX}"))
-    entries = TransactionIndex.parse(index.read_bytes()).entries
+    sound = index.read_bytes()
+    entries = TransactionIndex.parse(sound).entries
     moved = (entries[0]._replace(last_offset=entries[0].last_offset - 1), *entries[1:])
     index.write_bytes(TransactionIndex(moved).to_bytes())
-    same(tmp_path, tmp_path / "logs", "segment-bytes = 3000\n", names=("one-2", "many-2"), parted=False)
+    same(tmp_path, tmp_path / "logs", "segment-bytes = 3000\n", names=("one-2", "many-2"))  # the index is made anew
+    index.write_bytes(sound)
+    overlap(tmp_path / "logs/users-0")
+    same(tmp_path, tmp_path / "logs", "segment-bytes = 3000\n", names=("one-3", "many-3"), parted=False, shuffled=False)
 
 
 def test_the_tasks_of_the_first_pass_open_their_own_segments_alone(

@@ -197,6 +197,7 @@ def test_damage_is_salvaged_in_parts_as_by_one_worker(
             assert offsets_in(tmp_path / "whole" / folder.name)[: len(whole)] == whole
     elif kind is not elsewhere:
         assert by_one == [], "the names of the segments are right"
+    compare(tmp_path, logs, '[[stage]]\ndo = "verify"\n{above}', 1, sink=False)
     inventory = compare(tmp_path, logs, '[[stage]]\ndo = "inventory"\n{above}', 1, sink=False)
     assert inventory.status in (0, 1)
 

@@ -192,7 +192,10 @@ def _finished(prepared: Prepared, spread: frozenset[str], done: int | str | list
         if isinstance(prepared.task, Job) and isinstance(done, int):
             assert work.root is not None
             marks = marks_of(prepared.task, done)
-            if groups := groups_of(prepared.task, marks, work.root / "groups"):
+            groups = groups_of(prepared.task, marks, work.root / "groups")
+            if groups is None:
+                marks = None
+            elif groups:
                 return replace(prepared, task=groups, marks=marks, key=secrets.token_bytes())
         _take(result, run_stage(work, stage, parts, marks))
         end = _end(rest, spread)

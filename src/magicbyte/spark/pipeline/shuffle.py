@@ -156,13 +156,16 @@ class GroupPart:
         return write_group(self.group, self.marks.load(), f"{self.above}/{self.group.base_offset}.{uuid.uuid4().hex}")
 
 
-def groups_of(job: Job, marks: Marks, above: Path) -> list[GroupPart]:
-    """Return the parts in which the log can be compacted, or none if one task must do it.
+def groups_of(job: Job, marks: Marks, above: Path) -> list[GroupPart] | None:
+    """Return the parts in which the log can be compacted, or none for a single group: one task does it.
 
-    That is so for a single group, and if aborted transactions do not end as the log's indexes say.
+    None if aborted transactions are not as the log's indexes say. The marks rely on these indexes, so that task must do
+    without them, too.
     """
     options = replace(job.options, marks=marks.load())
-    groups = plan_groups(job.partition, options, _passages(job)) or []
+    groups = plan_groups(job.partition, options, _passages(job))
+    if groups is None:
+        return None
     if len(groups) < 2:
         return []
     above.mkdir(exist_ok=True)
