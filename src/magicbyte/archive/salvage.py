@@ -98,13 +98,13 @@ class SalvageReport:
 
     path: str
     segments: int = 0
-    misnamed: int = 0
     entries: int = 0
     bytes: int = 0
     moved: int = 0
     ended_transactions: int = 0
     lost: list[Loss] = field(default_factory=list)
     aside: list[Aside] = field(default_factory=list)
+    misnamed: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the result of a partition as in reports of salvage."""

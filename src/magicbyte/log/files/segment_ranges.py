@@ -2,8 +2,8 @@
 
 A name is a statement about the first offset of its file, no proof. Rescued files have other names, and log cleaners of
 0.10 to 1.0 merged segments beyond what an index can hold (KAFKA-6264). But an offset is covered by no checksum, so one
-entry alone does not contradict a name that the entry after it agrees with. Nor do entries of another segment in front
-of those that the name announces.
+entry alone does not contradict a name that the entry after it agrees with. Nor do entries of another segment before
+those that the name announces.
 """
 
 from __future__ import annotations
