@@ -159,8 +159,8 @@ class GroupPart:
 def groups_of(job: Job, marks: Marks, above: Path) -> list[GroupPart] | None:
     """Return the parts in which the log can be compacted, or none for a single group: one task does it.
 
-    None if aborted transactions are not as the log's indexes say. The marks rely on these indexes, so that task must not
-    use them either.
+    None if aborted transactions are not as the log's indexes say. The marks rely on these indexes, so that task must
+    not use them either.
     """
     options = replace(job.options, marks=marks.load())
     groups = plan_groups(job.partition, options, _passages(job))
