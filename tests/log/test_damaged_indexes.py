@@ -140,7 +140,9 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("mends", [Mends.TORN_END, Mends.DAMAGE], ids=["served", "repaired"])
-@pytest.mark.parametrize("step", [37, pytest.param(1, marks=pytest.mark.slow)], ids=["sample", "all"])
+@pytest.mark.parametrize(
+    "step", [37, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.campaign])], ids=["sample", "all"]
+)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_changed_bit_of_an_index_hides_no_record_and_no_loss_is_claimed(
     logs: dict[str, Made], memory: Path, name: str, step: int, mends: Mends

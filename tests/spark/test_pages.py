@@ -55,6 +55,7 @@ def typed(folder: Path, *words: str | Path) -> str:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.campaign  # a new Spark session for each example: minutes
 def test_the_python_of_the_pages_on_dataframes_runs_as_printed(folder: Path, cluster: str) -> None:
     """One process for all pages: a session takes seconds to start."""
     pages = ("README.md", "docs/guides/data-engineers.md", "docs/spark/dataframes.md")
