@@ -54,6 +54,8 @@ _CAPTURES: Final = (
 )
 """The first bytes of packet captures: pcap in both byte orders and both resolutions, and pcapng."""
 
+_COPY_LOOKS, _COPY_WAIT_MS = 5, 500  # fetches of a replica at most, and the wait of each
+
 
 @dataclass(slots=True)
 class ClusterLook:
@@ -211,13 +213,20 @@ async def _format_of_copy(client: Client, broker: int, report: PartitionReport, 
     node = client.cluster.brokers.get(broker)
     if node is None:
         return None
-    options = FetchOptions(max_bytes=planner.LOOK_BYTES, max_wait_ms=100)
-    try:
-        table = await fetch_from_replica(client, node, report.topic, report.partition, offset, options)
-    except (BrokerError, NetworkError, OffsetOutOfRangeError, UnsupportedVersionError):
-        return None
-    rows = (row for row in range(len(table)) if table.offset[row] >= offset)  # a response may begin before it
-    return next((Format(str(table.magic[row])) for row in rows), None)
+    # A follower returns records up to the high watermark that it knows, which reaches it with its next fetch only.
+    options = FetchOptions(max_bytes=planner.LOOK_BYTES, max_wait_ms=_COPY_WAIT_MS)
+    for _ in range(_COPY_LOOKS):
+        try:
+            table = await fetch_from_replica(client, node, report.topic, report.partition, offset, options)
+        except OffsetOutOfRangeError:
+            await asyncio.sleep(_COPY_WAIT_MS / 1000)
+            continue
+        except (BrokerError, NetworkError, UnsupportedVersionError):
+            return None
+        rows = (row for row in range(len(table)) if table.offset[row] >= offset)  # a response may begin before it
+        if (row := next(rows, None)) is not None:
+            return Format(str(table.magic[row]))
+    return None
 
 
 async def look_at_leads(client: Client) -> tuple[dict[int, int], int | None]:
