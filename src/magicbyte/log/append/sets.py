@@ -157,7 +157,7 @@ class _Unpacker:
                 self._scratch = memoryview(bytearray(wanted))
             room = self._scratch[: self._left]
             try:
-                # What is stored must be readable by every client: liblz4 verifies what Kafka's readers ignore.
+                # Every client must be able to read stored sets: liblz4 verifies more than Kafka's readers.
                 written = decompress_into(codec, payload, room, lz4_header=header, strict=True)
             except OutputFull as full:
                 if len(room) == self._left:
