@@ -677,7 +677,8 @@ def salvage_segments(
     dialect = options.dialect or partition.dialect
     kernel.expect(sum(segment.log.size for segment in segments))
     end_offset = 0
-    final, is_final_empty = partition.segments[-1].base_offset, False
+    final = partition.segments[-1].base_offset if partition.segments else 0  # without segments nothing is rolled
+    is_final_empty = False
     chosen = {segment.base_offset for segment in segments}
     for segment, limits, misnamed in segment_ranges(partition, dialect, options.limit):
         if segment.base_offset not in chosen:
