@@ -116,12 +116,13 @@ def test_a_reference_of_a_setting_is_bounded_too(kind: str, hostile: dict[str, P
         resolved("sasl.password", f"${{file:{hostile[kind]}:key}}")
 
 
-@pytest.mark.parametrize("kind", ["FIFO", "endless", "large"])
+@pytest.mark.parametrize(
+    ("store", "kind"),
+    [(store, kind) for store in ("PEM", "PKCS12", "") for kind in ("FIFO", "endless", "large")
+     if (store, kind) != ("PEM", "large")],  # OpenSSL reads a large PEM file, and ends at the first line
+)  # fmt: skip
 @pytest.mark.parametrize("setting", ["ssl.truststore.location", "ssl.keystore.location"])
-@pytest.mark.parametrize("store", ["PEM", "PKCS12", ""])
 def test_a_store_of_keys_is_bounded_too(setting: str, store: str, kind: str, hostile: dict[str, Path]) -> None:
-    if kind == "large" and store == "PEM":
-        pytest.skip("OpenSSL reads it, and ends at the first line")
     settings = {"security.protocol": "SSL", setting: hostile[kind], setting.replace("location", "type"): store}
     words = [word for key, value in settings.items() for word in ("-X", f"{key}={value}")]
     result = run("topics", "list", "-b", "localhost:1", *words)
