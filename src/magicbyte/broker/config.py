@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from magicbyte.broker.cluster_settings import ClusterSettings
 from magicbyte.broker.coordinator_settings import CoordinatorSettings
-from magicbyte.broker.kafka_settings import OTHERS
+from magicbyte.broker.kafka_settings import other_setting
 from magicbyte.broker.listener_settings import is_of_security
 from magicbyte.broker.listeners import http_address, inter_broker_listener, is_loopback, listeners
 from magicbyte.broker.offer import OWN, Offer, offer_of
@@ -491,8 +491,9 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         self.remembered: Mapping[str, str] = {}
         self.of_directory = _of_directory(self, self.static)
         self.texts, self.values = _in_force({**self.of_directory, **self.static})
-        for name in self.static.keys() & OTHERS.keys():
-            OTHERS[name].parse(self.static[name])
+        for name, value in self.static.items():
+            if (other := other_setting(name)) is not None:
+                other.parse(value)
         self.listeners = listeners(
             self.texts["listeners"], self.texts["advertised.listeners"], self.protocol_map_text, self.static
         )

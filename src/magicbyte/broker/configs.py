@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from magicbyte.broker import loggers
 from magicbyte.broker.config import SETTINGS, BrokerConfig
-from magicbyte.broker.kafka_settings import OTHERS, is_only_per_listener, of_one_listener
+from magicbyte.broker.kafka_settings import is_only_per_listener, of_one_listener, other_setting
 from magicbyte.broker.settings import Setting, SettingType, UpdateMode, text
 from magicbyte.broker.topic_config import TOPIC_SETTINGS
 from magicbyte.errors import InvalidConfigError, InvalidRequestError
@@ -110,12 +110,12 @@ def describe_broker(config: BrokerConfig) -> list[Described]:
 
 def broker_setting(name: str) -> Setting[Any]:
     """Return the definition of a broker's setting, with the kind `UNKNOWN` for one that Kafka 3.9 does not have."""
-    known = SETTINGS.get(name) or OTHERS.get(name)
+    known = SETTINGS.get(name) or other_setting(name)
     if known is not None:
         return known
     general = of_one_listener(name)
     if general is not None:
-        known = SETTINGS.get(general) or OTHERS.get(general)
+        known = SETTINGS.get(general) or other_setting(general)
     kind = SettingType.UNKNOWN if known is None else known.kind
     return text(name, None, "An unknown setting." if known is None else known.doc, kind=kind)
 

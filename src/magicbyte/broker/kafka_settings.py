@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from magicbyte.broker.settings import LONG_MAX, Setting, SettingType, UpdateMode, boolean, integer, number, text, words
@@ -142,6 +143,7 @@ _NAMES: Final[Mapping[tuple[SettingType, UpdateMode, int | None], str]] = {
 """Names by type, update mode and least value."""
 
 
+@cache  # of the names above alone: few brokers have any
 def _made(name: str, kind: SettingType, update: UpdateMode, least: int | None) -> Setting[Any]:
     match kind:
         case SettingType.BOOLEAN:
@@ -156,10 +158,14 @@ def _made(name: str, kind: SettingType, update: UpdateMode, least: int | None) -
             return text(name, None, _DOC, kind=kind, update=update)
 
 
-OTHERS: Final[Mapping[str, Setting[Any]]] = {
-    name: _made(name, *how) for how, names in _NAMES.items() for name in names.split()
-}
-"""The settings by name."""
+OTHERS: Final = {name: how for how, names in _NAMES.items() for name in names.split()}
+"""Type, update mode and least value by name."""
+
+
+def other_setting(name: str) -> Setting[Any] | None:
+    """Return the setting of a name, None if it is none of these."""
+    how = OTHERS.get(name)
+    return None if how is None else _made(name, *how)
 
 
 def of_one_listener(name: str) -> str | None:
