@@ -70,7 +70,7 @@ async def reassign(
     assert process.returncode == 0, said.decode()
 
 
-@pytest.mark.parametrize("bounces", [False, True], ids=["still", "bounced"])
+@pytest.mark.parametrize("bounces", [pytest.param(False, marks=pytest.mark.campaign), True], ids=["still", "bounced"])
 def test_every_acknowledged_record_is_consumed_while_replicas_move(
     needs_java: None, tmp_path: Path, bounces: bool
 ) -> None:

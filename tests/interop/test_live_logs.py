@@ -255,7 +255,7 @@ def assert_loaded_as_it_was(seen: Travels, stay: Stay, opened: Opened) -> None:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(release, marks=pytest.mark.campaign if release in ("0.11.0.3", "3.9.1") else ())
+        pytest.param(release, marks=pytest.mark.campaign if release in ("0.11.0.3", "2.8.2", "3.9.1") else ())
         for release in SOURCES
     ],
 )

@@ -22,7 +22,7 @@ RELEASES = [
     ("0.9.0.1", "0.9.0"),
     pytest.param("0.10.2.2", "0.10.2", marks=pytest.mark.campaign),
     ("0.11.0.3", "0.11.0"),
-    ("2.8.2", "2.6"),
+    pytest.param("2.8.2", "2.6", marks=pytest.mark.campaign),
     ("2.8.2", "2.8"),
 ]
 

@@ -45,7 +45,7 @@ def transaction(topic: str, rng: random.Random) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "version",
-    ["0.10.2.2", *(pytest.param(each, marks=pytest.mark.campaign) for each in ("0.11.0.3", "2.8.2", "3.9.1")), "4.3.1"],
+    [*(pytest.param(each, marks=pytest.mark.campaign) for each in ("0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1")), "4.3.1"],
 )
 def test_the_rows_are_those_of_sparks_kafka_source_also_when_the_broker_is_stopped(
     version: str, tmp_path: Path

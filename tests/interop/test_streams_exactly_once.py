@@ -100,7 +100,7 @@ def smoke_test(
 @pytest.mark.parametrize(
     ("version", "guarantee", "size", "as_version"),
     [
-        ("2.8.2", "exactly_once", "one", "2.8"),
+        pytest.param("2.8.2", "exactly_once", "one", "2.8", marks=pytest.mark.campaign),
         pytest.param("3.9.1", "exactly_once_v2", "one", "3.9", marks=pytest.mark.campaign),
         ("4.3.1", "exactly_once_v2", "one", "4.1"),
         pytest.param("2.8.2", "exactly_once", "three", "2.8", marks=pytest.mark.campaign),

@@ -14,7 +14,7 @@ from simulation.group_histories import GroupHistory
 from simulation.plants import faults_of_plants
 
 Patch = pytest.MonkeyPatch
-MOST_SEEDS = 20
+MOST_SEEDS = 60
 
 
 @pytest.mark.parametrize(("seed", "protocol"), [(10, 1), (11, 2)])
@@ -40,8 +40,8 @@ def offsets_that_a_transaction_may_change_are_told(patch: Patch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("plant", "first_seed"),  # the second bug shows in one of about 50 histories
-    [(members_of_an_earlier_generation_may_commit, 0), (offsets_that_a_transaction_may_change_are_told, 21)],
+    ("plant", "first_seed"),  # the first bug shows in one of about 15 histories, the second in one of about 50
+    [(members_of_an_earlier_generation_may_commit, 21), (offsets_that_a_transaction_may_change_are_told, 21)],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_planted_bug_of_groups_is_found(
