@@ -257,3 +257,27 @@ def test_compacted_topics_are_left_out_unless_they_are_named(logs: Path, topic: 
     for named in ([logs, "--topic", topic], [logs / f"{topic}-0"]):
         document = json.loads(run("retain", *named, "--older-than", "30d", "--dry-run", "--format", "json").stdout)
         assert (document["leftOut"], document["removedBytes"] > 0) == ([], True)
+
+
+@pytest.mark.parametrize(
+    "command", [("retain", "--older-than", "5d"), ("compact", "--topic", "orders", "--drop-unkeyed")]
+)
+def test_a_log_that_may_lack_a_segment_is_changed_in_place_only_on_request(
+    logs: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    directory = open_logs(logs)
+    for _ in range(3):
+        directory[ORDERS].roll(Moment.fixed(NOW_MS))
+        directory[ORDERS].append(
+            record_set(batch_of(directory[ORDERS].log_end_offset, NOW_MS), directory[ORDERS].config.rules),
+            Moment.fixed(NOW_MS),
+        )
+    directory.close()
+    for path in (logs / "orders-0").glob(f"{21:020}.*"):
+        path.unlink()
+    before = contents(logs)
+    done = run(*command, "--in-place", logs)
+    assert (done.exit_code, "--accept-missing" in done.stderr, "offsets 21..21 (1)" in done.stderr) == (2, True, True)
+    assert contents(logs) == before
+    for allowed in (("--dry-run",), ("--out", str(tmp_path / "out")), ("--in-place", "--accept-missing")):
+        assert run(*command, *allowed, logs).exit_code == 0

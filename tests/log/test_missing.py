@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import magicbyte
 from log.appended import batch_of
+from magicbyte.codecs import Codec
 from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.checkpoints import (
     CLEANER,
@@ -18,6 +20,7 @@ from magicbyte.log.files.checkpoints import (
 from magicbyte.log.files.directory import discover, survey
 from magicbyte.log.files.missing import Certainty, missing_in
 from magicbyte.ports import TopicPartition
+from magicbyte.records.message import build_message, build_wrapper
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 UUID = "0123456789abcdef0123456789abcdef"
@@ -105,6 +108,92 @@ def test_a_log_that_ends_below_an_offset_that_it_had_reached_misses_its_end(dire
     assert facts(directory) == []
     (folder / f"{13:020}.snapshot").write_bytes(b"")
     assert facts(directory) == [("end of the log", (10, 12), Certainty.RECORDS)]
+
+
+GAP = ("segment", (5, 9), Certainty.UNKNOWN)
+
+
+def without_the_middle(directory: Path) -> Path:
+    """Remove the segment 5..9 with its index, and return the partition folder."""
+    folder = directory / "orders-0"
+    for path in folder.glob(f"{5:020}.*"):
+        path.unlink()
+    return folder
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_gap_between_the_segments_of_a_gapless_log_may_be_a_lost_segment(directory: Path, magic: int) -> None:
+    for path in (directory / "orders-0").glob("*.log"):
+        if magic < 2:
+            offsets = range(int(path.stem), int(path.stem) + 5)
+            path.write_bytes(
+                b"".join(
+                    build_message(magic=magic, offset=each, timestamp=0, key=None, value=b"value") for each in offsets
+                )
+            )
+    folder = without_the_middle(directory)
+    assert facts(directory) == facts(folder) == [GAP]
+    assert facts(directory, reads=False) == []
+    (missing,) = missing_in(survey(directory))
+    assert missing.path == str(folder / f"{5:020}.log")
+    assert missing.evidence == str(folder / f"{10:020}.log")
+    assert "or its records were removed by log compaction" in str(missing)
+
+
+def test_no_gap_is_reported_of_a_log_that_shows_compaction_or_whose_gap_is_explained(directory: Path) -> None:
+    folder = without_the_middle(directory)
+    checkpoint(directory, CLEANER, {ORDERS: 10})
+    assert facts(directory) == []
+    checkpoint(directory, CLEANER, {BILLS: 10})
+    assert GAP in facts(directory)
+    checkpoint(directory, CLEANER, {})
+    checkpoint(directory, LOG_START, {ORDERS: 10})  # records below it are due for deletion
+    assert facts(directory) == []
+    checkpoint(directory, LOG_START, {ORDERS: 8})
+    assert facts(directory) == [("segment", (8, 9), Certainty.UNKNOWN)]
+    (directory / LOG_START).unlink()
+    for suffix in (".swap", ".deleted"):
+        unfinished = folder / f"{5:020}.log{suffix}"
+        unfinished.write_bytes(b"")
+        assert facts(directory) == []
+        unfinished.unlink()
+    last = folder / f"{10:020}.log"
+    whole = last.read_bytes()
+    last.write_bytes(whole + batch_of(16, 1_700_000_000_000, 2))  # without 15
+    assert facts(directory) == []
+
+
+@pytest.mark.parametrize("kept", [[0, 1, 2, 3, 4], [0, 2, 4]])
+def test_of_wrappers_the_gaps_inside_show_compaction(directory: Path, kept: list[int]) -> None:
+    folder = without_the_middle(directory)
+    inner = b"".join(build_message(0, offset, 0, None, b"value") for offset in kept)
+    (folder / f"{0:020}.log").write_bytes(build_wrapper(0, Codec.GZIP, inner, 4, 0))
+    assert facts(directory) == ([GAP] if len(kept) == 5 else [])
+
+
+def test_salvage_and_convert_from_python_warn_of_gaps_as_the_commands_do(
+    directory: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    without_the_middle(directory)
+    segment(directory / f"bills-0.{UUID}-stray", 0)
+    out = tmp_path_factory.mktemp("out")
+    with pytest.warns(UserWarning, match="left out|missing") as salvaging:
+        assert len(magicbyte.salvage(directory, out / "whole")) == 1
+    with pytest.warns(UserWarning, match="left out|missing") as converting:
+        assert len(magicbyte.convert(directory, out / "new", magicbyte.Format.V2)) == 1
+    for caught in (salvaging, converting):
+        stray, gap = [str(each.message) for each in caught]
+        assert "-stray" in stray
+        assert "no other folder has this partition" in stray
+        assert "offsets 5..9 (5)" in gap
+        assert {each.filename for each in caught} == {__file__}
+
+
+def test_damage_at_the_end_of_a_segment_is_no_missing_segment(directory: Path) -> None:
+    folder = without_the_middle(directory)
+    first = folder / f"{0:020}.log"
+    first.write_bytes(first.read_bytes()[:-1])
+    assert facts(directory) == []
 
 
 def test_one_segment_that_was_asked_for_is_not_the_whole_log(directory: Path) -> None:

@@ -254,7 +254,14 @@ def partitions_to_convert(
     paths: Iterable[str], topics: Collection[str] = (), as_: TopicPartition | None = None
 ) -> dict[TopicPartition, PartitionDirectory]:
     """Return the partitions at `paths` by name, in order. Raises LogDirectoryError, UnknownTopicError."""
-    return by_name(choose(in_use(discover(paths, as_), topics), topics))
+    return chosen_by_name(discover(paths, as_), topics)
+
+
+def chosen_by_name(
+    partitions: Iterable[PartitionDirectory], topics: Collection[str] = ()
+) -> dict[TopicPartition, PartitionDirectory]:
+    """Return the users' logs of these topics (none: of all) by name. Raises as `by_name`, and UnknownTopicError."""
+    return by_name(choose(in_use(partitions, topics), topics))
 
 
 def by_name(directories: Iterable[PartitionDirectory]) -> dict[TopicPartition, PartitionDirectory]:

@@ -18,6 +18,7 @@ from magicbyte.cli import options, render
 from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import sources_at
 from magicbyte.cli.client_settings import client_options
+from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import DamagePolicy, binary_output, complain
 from magicbyte.cli.progress import progress
 from magicbyte.log.files import units
@@ -202,21 +203,13 @@ def _partitions(
     """
     from magicbyte.compiled import kernel
     from magicbyte.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory
-    from magicbyte.log.files.left_out import left_out
-    from magicbyte.log.files.missing import missing_in
     from magicbyte.log.files.partitions import choose
 
     directories: list[DirectoryFiles] = []
     found = stack.enter_context(sources_at(paths, as_, wanted.dialect, directories))
     used = served(found, wanted.topics)
     folders = [each for each in found if isinstance(each, PartitionDirectory)]
-    for folder, why, is_only_copy in left_out(folders, wanted.topics):
-        advice = " (no other folder has this partition: give this path itself to read it)" if is_only_copy else ""
-        complain(f"left out: {folder.path}: {why}{advice}")
-    missing = missing_in(FoundLogs([each for each in folders if each in used], directories), wanted.topics)
-    for each in missing:
-        complain(f"missing: {each}")
-    damage.missing(missing)
+    damage.missing(complain_of_gaps(FoundLogs(folders, directories), wanted.topics).missing)
     kernel.expect(sum(each.size for each in used if isinstance(each, PartitionDirectory)))
     return choose(used, wanted.topics, wanted.partitions)
 

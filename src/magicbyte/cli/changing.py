@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 
 def change_options(command: F) -> F:
-    """Add --out, --in-place and --dry-run: `out`, `in_place` and `dry_run`."""
+    """Add --out, --in-place, --dry-run and --accept-missing: `out`, `in_place`, `dry_run` and `accept_missing`."""
     for option in (
+        click.option("--accept-missing", is_flag=True,
+                     help="With --in-place, also change logs from which records may be missing."),
         click.option("--dry-run", is_flag=True, help="Show what would be removed, and write nothing."),
         click.option("--in-place", is_flag=True, help="Change the logs themselves: removed records are gone."),
         click.option("--out", type=OutputPath(folder=True), metavar="DIR",

@@ -12,7 +12,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
-from magicbyte.cli.gaps import complain_of_gaps
+from magicbyte.cli.gaps import complain_of_gaps, refuse_change_of_incomplete
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
@@ -61,6 +61,7 @@ def compact(
     out: Path | None,
     in_place: bool,
     dry_run: bool,
+    accept_missing: bool,
     drop_unkeyed: bool,
     from_start: bool,
     merge_sets: bool | None,
@@ -83,14 +84,17 @@ def compact(
     """
     from magicbyte.archive.compact import CompactOptions, compact_logs
     from magicbyte.log.cleaning.compaction import CompactionConfig
-    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.directory import survey
     from magicbyte.log.files.index_writer import IndexRules
     from magicbyte.log.files.left_out import in_use
     from magicbyte.log.files.partitions import choose
 
     check_mode(out=out, in_place=in_place, dry_run=dry_run)
-    chosen = _meant(choose(in_use(discover(paths, as_)), topics), paths, topics)
-    complain_of_gaps(paths, topics, as_)
+    logs = survey(paths, as_, needs_partition=True)
+    chosen = _meant(choose(in_use(logs.partitions), topics), paths, topics)
+    gaps = complain_of_gaps(logs, topics)
+    if in_place and not dry_run and not accept_missing:
+        refuse_change_of_incomplete(gaps, chosen)
     config = CompactionConfig(
         dedupe_buffer_bytes=dedupe_buffer,
         delete_retention_ms=delete_retention,

@@ -97,12 +97,14 @@ def convert(
 
     Exit status: 0 all converted, 1 damage or a difference found, 2 wrong use or a failure to write.
     """
-    from magicbyte.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
+    from magicbyte.archive.convert import ConvertOptions, chosen_by_name, convert_partitions
     from magicbyte.codecs import Codec
+    from magicbyte.log.files.directory import survey
     from magicbyte.log.files.outputs import inputs_of, refuse_overlap
 
-    partitions = partitions_to_convert(paths, topics, as_)
-    gaps = complain_of_gaps(paths, topics, as_)
+    logs = survey(paths, as_, needs_partition=True)
+    partitions = chosen_by_name(logs.partitions, topics)
+    gaps = complain_of_gaps(logs, topics)
     refuse_overlap(out, inputs_of(paths, partitions.values()))
     total = sum(each.size for each in partitions.values())
     with progress(total * (2 if verify else 1)) as advance:
@@ -124,7 +126,7 @@ def convert(
         say_json({"partitions": [each.to_json() for each in done], "total": summed})
     elif len(done) > 1:
         say(*_total(done))
-    if gaps or not all(each.sound for each in done):
+    if gaps.count or not all(each.sound for each in done):
         click.get_current_context().exit(1)
 
 

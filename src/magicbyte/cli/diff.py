@@ -17,13 +17,15 @@ from magicbyte.cli.output import DamagePolicy, bad, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many
 from magicbyte.printable import readable, shortened, time_text
-from magicbyte.public.sources import is_topic, served
+from magicbyte.public.sources import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from magicbyte.archive.diff import Difference, DiffReport
     from magicbyte.cli.options import F
+    from magicbyte.log.files.directory import DirectoryFiles
+    from magicbyte.public.sources import Source
     from magicbyte.records.columns import Record
     from magicbyte.records.layout import Dialect
 
@@ -96,17 +98,21 @@ def diff(
     Exit status: 0 the same, 1 different or damaged.
     """
     from magicbyte.archive.diff import DiffOptions, Ignored, compare
-    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.log.files.directory import FoundLogs, PartitionDirectory
     from magicbyte.log.files.partitions import choose
 
     damage = DamagePolicy(on_damage)
-    complain_of_gaps([path for path in (a, b) if not is_topic(path)], topics, None)
     with contextlib.ExitStack() as stack:
         dialects = dialect_a, dialect_b
-        left, right = (
-            choose(served(stack.enter_context(sources_at([path], None, dialect)), topics), topics)
-            for path, dialect in zip((a, b), dialects, strict=True)
-        )
+
+        def opened(path: str, dialect: Dialect | None) -> list[Source]:
+            directories: list[DirectoryFiles] = []
+            found = stack.enter_context(sources_at([path], None, dialect, directories))
+            folders = [each for each in found if isinstance(each, PartitionDirectory)]
+            complain_of_gaps(FoundLogs(folders, directories), topics)
+            return choose(served(found, topics), topics)
+
+        left, right = opened(a, dialect_a), opened(b, dialect_b)
         total = sum(each.size for each in (*left, *right) if isinstance(each, PartitionDirectory))
         advance = stack.enter_context(progress(total))
         chosen = DiffOptions(frozenset(map(Ignored, ignore)), max_batch_bytes, threads, damage, advance)

@@ -6,29 +6,30 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from magicbyte.cli.output import complain
+from magicbyte.errors import LogDirectoryError
 
 if TYPE_CHECKING:
-    from magicbyte.ports import TopicPartition
+    from magicbyte.log.files.directory import FoundLogs, PartitionDirectory
+    from magicbyte.log.files.gaps import Gaps
 
 
-def complain_of_gaps(
-    paths: Iterable[str], topics: Collection[str], as_: TopicPartition | None, *, quorum: bool = False
-) -> int:
-    """Print a line for each folder at `paths` that is left out, and for each gap.
+def complain_of_gaps(logs: FoundLogs, topics: Collection[str], *, quorum: bool = False) -> Gaps:
+    """Print a line for each gap of `gaps_of`, and return them."""
+    from magicbyte.log.files.gaps import gaps_of
 
-    Return how many of them may have had records. `quorum`: whether the quorum's own log is read.
+    gaps = gaps_of(logs, topics, quorum=quorum)
+    for line in gaps.lines():
+        complain(line)
+    return gaps
+
+
+def refuse_change_of_incomplete(gaps: Gaps, partitions: Iterable[PartitionDirectory]) -> None:
+    """Raise LogDirectoryError if records are missing inside of partitions that would be changed in place.
+
+    A change may remove the files that prove what is missing.
     """
-    from magicbyte.log.files.directory import FoundLogs, survey
-    from magicbyte.log.files.left_out import in_use, left_out
-    from magicbyte.log.files.missing import Certainty, missing_in
-
-    logs = survey(list(paths), as_)
-    only_copies = 0
-    for folder, why, is_only_copy in left_out(logs.partitions, topics, quorum=quorum):
-        advice = " (no other folder has this partition: give this path itself)" if is_only_copy else ""
-        complain(f"left out: {folder.path}: {why}{advice}")
-        only_copies += is_only_copy
-    missing = missing_in(FoundLogs(in_use(logs.partitions, topics, quorum=quorum), logs.directories), topics)
-    for each in missing:
-        complain(f"missing: {each}")
-    return only_copies + sum(each.certainty is not Certainty.NOTHING for each in missing)
+    for missing in gaps.inside(partitions):
+        raise LogDirectoryError(
+            f"{missing.path}: cannot change this log in place, because records may be missing from it (see above): "
+            "copy them from a replica or a backup, or write the result to --out DIR, or give --accept-missing"
+        )

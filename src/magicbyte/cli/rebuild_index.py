@@ -74,7 +74,7 @@ def rebuild_index(
     means that a file is missing, wrong, or was not closed.
     """
     from magicbyte.archive.rebuild import recognise
-    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.directory import survey
     from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
     from magicbyte.log.files.left_out import in_use
     from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
@@ -83,8 +83,9 @@ def rebuild_index(
     if write and out is not None:
         raise click.UsageError("--write and --out: expected one of them")
     given = None if version is None else replace(IndexRules.of(version), interval_bytes=index_interval)
-    partitions = choose(in_use(discover(paths, as_), quorum=True), topics)
-    complain_of_gaps(paths, topics, as_, quorum=True)
+    logs = survey(paths, as_, needs_partition=True)
+    partitions = choose(in_use(logs.partitions, quorum=True), topics)
+    complain_of_gaps(logs, topics, quorum=True)
     for partition in partitions:
         _check(partition, paths, write=write)
     folders = [Path(partition.path).name for partition in partitions]

@@ -12,7 +12,7 @@ import click
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
-from magicbyte.cli.gaps import complain_of_gaps
+from magicbyte.cli.gaps import complain_of_gaps, refuse_change_of_incomplete
 from magicbyte.cli.output import complain, doubtful, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
@@ -68,6 +68,7 @@ def retain(
     out: Path | None,
     in_place: bool,
     dry_run: bool,
+    accept_missing: bool,
     topics: tuple[str, ...],
     version: str | None,
     form: str,
@@ -81,7 +82,7 @@ def retain(
     Exit status: 0 done, 1 a log is damaged, 2 wrong use, or the broker runs or was killed.
     """
     from magicbyte.archive.retain import RetentionLimits, retain_logs
-    from magicbyte.log.files.directory import discover
+    from magicbyte.log.files.directory import survey
     from magicbyte.log.files.index_writer import IndexRules
     from magicbyte.log.files.left_out import in_use
     from magicbyte.log.files.partitions import choose
@@ -89,10 +90,13 @@ def retain(
     if retention_ms is None and retention_bytes is None and before_offset is None:
         raise click.UsageError("expected --older-than, --bytes or --before-offset")
     check_mode(out=out, in_place=in_place, dry_run=dry_run)
-    partitions = choose(in_use(discover(paths, as_)), topics)
+    logs = survey(paths, as_, needs_partition=True)
+    partitions = choose(in_use(logs.partitions), topics)
     left_out = [] if topics else _kept_by_key(partitions, paths)
     partitions = [each for each in partitions if each not in left_out]
-    complain_of_gaps(paths, topics, as_)
+    gaps = complain_of_gaps(logs, topics)
+    if in_place and not dry_run and not accept_missing:
+        refuse_change_of_incomplete(gaps, partitions)
     if before_offset is not None and len(partitions) != 1:
         raise click.UsageError(f"--before-offset: expected one partition, found {len(partitions)}")
     limits = RetentionLimits(

@@ -51,12 +51,14 @@ def salvage(
 
     Exit status: 0 nothing was damaged, 1 damage, which is reported, 2 wrong use or a failure to write.
     """
-    from magicbyte.archive.convert import partitions_to_convert
+    from magicbyte.archive.convert import chosen_by_name
     from magicbyte.archive.salvage import SalvageOptions, salvage_logs
+    from magicbyte.log.files.directory import survey
     from magicbyte.log.files.outputs import inputs_of, refuse_overlap
 
-    partitions = partitions_to_convert(paths, topics, as_)
-    gaps = complain_of_gaps(paths, topics, as_)
+    logs = survey(paths, as_, needs_partition=True)
+    partitions = chosen_by_name(logs.partitions, topics)
+    gaps = complain_of_gaps(logs, topics)
     refuse_overlap(out, inputs_of(paths, partitions.values()))
     total = sum(each.size for each in partitions.values())
     done: list[SalvagedPartition] = []
@@ -77,7 +79,7 @@ def salvage(
             raise
     if form == "json":
         say_json({"partitions": [each.to_json() for each in done]})
-    if gaps or not all(each.report.is_sound for each in done):
+    if gaps.count or not all(each.report.is_sound for each in done):
         click.get_current_context().exit(1)
 
 

@@ -143,7 +143,7 @@ class Log:
             if far.count:
                 has_all = MILLIS_COLUMN in schema.names
                 remedy = f"{MILLIS_COLUMN} has them" if has_all else "timestamp_millis=True adds a column that has them"
-                _warn(f"{far.text}: null in the column timestamp; {remedy}")
+                warn(f"{far.text}: null in the column timestamp; {remedy}")
 
     def to_arrow(
         self,
@@ -304,10 +304,10 @@ def checked_threads(threads: int | None) -> int:
 def warn_of_dialect(sources: Sequence[Source], dialect: Dialect | None) -> None:
     """Warn of each source that seems to be in the other dialect."""
     for doubt in doubts(sources, dialect):
-        _warn(doubt)
+        warn(doubt)
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
     """Warn at the line that called the package."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "magicbyte":

@@ -17,7 +17,7 @@ from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.outputs import inputs_of, local_output, refuse_overlap
 from magicbyte.log.files.partitions import choose
 from magicbyte.log.files.reader import stop_at_damage
-from magicbyte.public.logs import checked_threads, warn_of_dialect
+from magicbyte.public.logs import checked_threads, warn, warn_of_dialect
 from magicbyte.public.sources import check_client_settings, is_topic, open_sources, outside_of_loops, served
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 
@@ -133,7 +133,8 @@ def convert(
     it is continued.
 
     A partition that is damaged, or that the format cannot hold, is left out: its `error` is the reason, and nothing is
-    raised. Raises LogDirectoryError, UnknownTopicError, UnsupportedCompressionError, OSError, ValueError.
+    raised. Warns of each folder that is left out, and of everything that the files at `path` prove to be missing, as
+    the command does. Raises LogDirectoryError, UnknownTopicError, UnsupportedCompressionError, OSError, ValueError.
     """
     from magicbyte.archive.convert import ConvertOptions, convert_partitions
 
@@ -157,7 +158,8 @@ def salvage(
     """Write every whole batch of the damaged logs at `path` into the new log directory `out`, with indexes.
 
     `kafka`: the version for the index files; default: the newest. Other arguments as in `convert`. Losses are in the
-    reports. Nothing at `path` is changed. Raises LogDirectoryError, UnknownTopicError, OSError, ValueError.
+    reports, and it warns as `convert` does. Nothing at `path` is changed. Raises LogDirectoryError, UnknownTopicError,
+    OSError, ValueError.
     """
     from magicbyte.archive.salvage import SalvageOptions, salvage_logs
 
@@ -234,10 +236,14 @@ def _on_disk(path: AnyPath, what: str) -> str:
 def _input_and_output(
     path: AnyPath, out: AnyPath, topic: str | None, what: str
 ) -> tuple[dict[TopicPartition, PartitionDirectory], Path]:
-    """Return the partitions to read, and the output folder, which must not overlap."""
-    from magicbyte.archive.convert import partitions_to_convert
+    """Return the partitions to read, and the output folder, which must not overlap; warn of gaps."""
+    from magicbyte.archive.convert import chosen_by_name
+    from magicbyte.log.files.gaps import gaps_of
 
-    path, folder = _on_disk(path, what), local_output(os.fspath(out), folder=True)
-    partitions = partitions_to_convert([path], _topics(topic))
+    path, folder, topics = _on_disk(path, what), local_output(os.fspath(out), folder=True), _topics(topic)
+    logs = survey([path], needs_partition=True)
+    partitions = chosen_by_name(logs.partitions, topics)
     refuse_overlap(folder, inputs_of([path], partitions.values()))
+    for line in gaps_of(logs, topics).lines():
+        warn(line)
     return partitions, folder

@@ -236,12 +236,14 @@ def survey(
     as_: TopicPartition | None = None,
     *,
     many: Many = map,
+    needs_partition: bool = False,
 ) -> FoundLogs:
     """Return the partition folders at `paths` as `discover` does, and the log directories.
 
-    For readers that report what is missing: a log directory of which only the checkpoints are left raises nothing.
+    For readers that report what is missing: a log directory of which only the checkpoints are left raises nothing,
+    unless `needs_partition`.
     """
-    return _find(paths, as_, many, needs_partition=False)
+    return _find(paths, as_, many, needs_partition=needs_partition)
 
 
 def _find(

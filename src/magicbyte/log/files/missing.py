@@ -7,7 +7,9 @@ LogManager and LogLoader, and the order in which they write and delete these fil
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -21,6 +23,8 @@ from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     from magicbyte.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory, SegmentFiles
+    from magicbyte.log.files.headers import Headers
+    from magicbyte.log.files.reader import DamageHandler
     from magicbyte.ports import FileSystem
 
 _OF_DERIVED: Final = "a broker makes it again from the log; so does `magicbyte rebuild-index`"
@@ -31,6 +35,10 @@ _OF_ABSENT: Final = (
 )
 _OF_LOGLESS: Final = "the .log files were not copied, for example because of *.log in a .gitignore"
 _OF_SEGMENT: Final = "the .log file was not copied or is lost"
+_OF_GAP: Final = (
+    "a whole segment was not copied or is lost; or its records were removed by log compaction, of which neither a "
+    "cleaner checkpoint nor another gap in this log gives evidence"
+)
 _OF_END: Final = (
     "the end of the log is cut off or its last segments are lost; or files were copied while the broker was writing"
 )
@@ -232,6 +240,8 @@ def missing_of(partition: PartitionDirectory, known: CheckpointedOffsets, end: i
                 None if until is None else until.path,
             )
         )  # fmt: skip
+    if end is not None:
+        missing += _missing_between(partition, lost, start, known)
     if end is not None and mark is not None and mark.offset > end and not any(base >= end for base in lost):
         missing.append(
             Missing(
@@ -250,32 +260,138 @@ def end_offset(partition: PartitionDirectory) -> int | None:
     """
     if not partition.segments or partition.dialect is Dialect.ENRICHED:
         return None
-    segment = partition.segments[-1]
-    return max(segment.base_offset, _segment_end(partition, segment))
+    return _segment_end(partition, partition.segments[-1]).offset
 
 
-def _segment_end(partition: PartitionDirectory, segment: SegmentFiles) -> int:
-    from magicbyte.log.files.headers import read_headers
+class _SegmentEnd(NamedTuple):
+    """The offset after the last readable entry of a segment. `is_whole`: no damage ended the reading."""
+
+    offset: int
+    is_whole: bool
+
+
+def _segment_end(partition: PartitionDirectory, segment: SegmentFiles) -> _SegmentEnd:
     from magicbyte.log.files.reader import SegmentReader
-    from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 
     try:
         position = SegmentReader(partition).start_position(segment, (1 << 63) - 1)
     except CorruptRecordError:
         position = 0
-    end = segment.base_offset
+    end, damage = segment.base_offset, list[CorruptRecordError]()
+    for headers in _headers(partition, segment, position, damage.append):
+        end = max(end, int(headers.last_offset.max()) + 1)
+    return _SegmentEnd(end, not damage)
+
+
+def _headers(
+    partition: PartitionDirectory, segment: SegmentFiles, position: int, on_damage: DamageHandler
+) -> Iterator[Headers]:
+    """Yield the headers of a segment's entries from `position` on."""
+    from magicbyte.log.files.headers import read_headers
+    from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
+
     with partition.files.open(segment.log.path) as file:
         for headers in read_headers(
             file,
             start=position,
             dialect=partition.dialect,
-            on_damage=lambda _: None,
+            on_damage=on_damage,
             limit=DEFAULT_MAX_BATCH_BYTES,
             expected_bytes=0,
         ):
             if len(headers):
-                end = max(end, int(headers.last_offset.max()) + 1)
-    return end
+                yield headers
+
+
+def _missing_between(
+    partition: PartitionDirectory, lost: Collection[int], start: int, known: CheckpointedOffsets
+) -> list[Missing]:
+    """Return the offsets between adjacent segments, unless the log shows that it was compacted, which leaves such gaps.
+
+    `lost`: base offsets of segments that other evidence proves to be missing. Without compaction, a broker names each
+    segment by the end offset of the one before. Enriched wrappers do not tell their end in the header.
+    """
+    if partition.dialect is Dialect.ENRICHED:
+        return []
+    unfinished = {name.offset for each in partition.leftovers if (name := offset_file(each.name)) and name.kind == LOG}
+    missing, shortened = [], []
+    for before, after in itertools.pairwise(partition.segments):
+        between = range(before.base_offset, after.base_offset)
+        if any(base in between for base in (*lost, *unfinished)):  # reported, or a broker's unfinished exchange
+            continue
+        end = _segment_end(partition, before)
+        if not end.is_whole or max(end.offset, start) >= after.base_offset:
+            continue
+        first = max(end.offset, start)
+        last = min(after.base_offset, _first_offset(partition, after)) - 1
+        if first > last:
+            continue
+        shortened.append(before)
+        missing.append(
+            Missing(
+                partition.topic, partition.partition, f"{partition.path}/{end.offset:020}{LOG}", "segment",
+                f"records up to offset {last}, by the name {after.base_offset:020}{LOG}",
+                f"a gap after {before.base_offset:020}{LOG}", _OF_GAP, Certainty.UNKNOWN, (first, last),
+                after.log.path,
+            )
+        )  # fmt: skip
+    return [] if missing and _was_compacted(partition, known, shortened) else missing
+
+
+def _first_offset(partition: PartitionDirectory, segment: SegmentFiles) -> int:
+    """Return the lowest offset in the first block of a segment, its base offset if it has no entry."""
+    for headers in _headers(partition, segment, 0, lambda _: None):
+        return int(headers.offset.min())
+    return segment.base_offset
+
+
+def _was_compacted(
+    partition: PartitionDirectory, known: CheckpointedOffsets, shortened: Iterable[SegmentFiles]
+) -> bool:
+    """Return whether a log shows that records were removed from it: by a cleaner checkpoint, or a gap in a segment.
+
+    Reads headers up to the first gap; then the wrappers of `shortened`, those segments whose last records are missing.
+    """
+    above = partition.log_directory or partition.path.rstrip("/").rpartition("/")[0]
+    if (partition.topic, partition.partition) in known.of(partition.files, above)[checkpoints.CLEANER]:
+        return True
+    return any(_has_gap(partition, segment) for segment in partition.segments) or any(
+        _has_gap_in_wrappers(partition, segment) for segment in shortened
+    )
+
+
+def _has_gap(partition: PartitionDirectory, segment: SegmentFiles) -> bool:
+    """Return whether offsets are missing in or between the entries of a segment, as far as headers tell.
+
+    A wrapper's header has only its last offset.
+    """
+    next_offset = None
+    for headers in _headers(partition, segment, 0, lambda _: None):
+        span = headers.last_offset - headers.offset + 1
+        follows = headers.offset[1:] == headers.last_offset[:-1] + 1
+        if (headers.is_batch & (headers.count < span)).any() or not (follows | headers.is_wrapper[1:]).all():
+            return True
+        if next_offset is not None and not headers.is_wrapper[0] and headers.offset[0] != next_offset:
+            return True
+        next_offset = int(headers.last_offset[-1]) + 1
+    return False
+
+
+def _has_gap_in_wrappers(partition: PartitionDirectory, segment: SegmentFiles) -> bool:
+    """Return whether offsets are missing in or between the wrappers of a segment: decompresses up to the first gap."""
+    from magicbyte.log.files.reader import decode_chunk, read_chunks, stop_at_damage
+    from magicbyte.records.decode import DecodeOptions
+
+    options, next_offset = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True), None
+    with partition.files.open(segment.log.path) as file, contextlib.suppress(CorruptRecordError):
+        for chunk in read_chunks(file, dialect=partition.dialect):
+            for columns in decode_chunk(chunk, range(len(chunk.table)), options, stop_at_damage):
+                for row in range(len(columns)):
+                    offset = int(columns.offset[row])
+                    if next_offset is not None and offset != next_offset:
+                        return True
+                    next_offset = offset + 1
+    return False
 
 
 def _evidence(partition: PartitionDirectory, known: CheckpointedOffsets) -> tuple[int, _Mark | None]:
@@ -324,7 +440,7 @@ def _is_inside(partition: PartitionDirectory, base: int, end: int | None) -> boo
     after = next((segment.base_offset for segment in partition.segments if segment.base_offset > base), None)
     if after is None and end is not None:
         return base < end
-    reached = _segment_end(partition, before)
+    reached = _segment_end(partition, before).offset
     return base < reached if after is None else after <= reached
 
 
