@@ -22,7 +22,7 @@ _UNSAFE = re.compile(
     "\ud800-\udfff"  # surrogates, which no encoding has
     "]"
 )
-_PASSWORD = re.compile(r"(?<=:/)(/?[^\s/?#@:\'\"]*):[^\s/?#\'\"]*@")  # USER:PASSWORD@ of a URL, or of one as a path
+_PASSWORD = re.compile(r"(?<=:/)(/{0,2}[^\s/?#@:\'\"]*):[^\s/?#\'\"]*@")  # USER:PASSWORD@ of a URL, or of one as a path
 _LAST_SECOND = 253_402_300_799  # the end of the year 9999
 _UNSAFE_IN_TEXT = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
 

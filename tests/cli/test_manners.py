@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fsspec
 import pytest
 
 import magicbyte.client.client
 from cli.command import run
 from cli.test_addresses import BESIDE, options
+from log.appended import batch_of
 from magicbyte.cli.asking import confirm
 from magicbyte.cli.output import os_error_text
 from magicbyte.printable import without_passwords
@@ -60,6 +62,8 @@ def test_ctrl_c_while_the_interpreter_ends_prints_no_traceback() -> None:
         ("'https://ann:s3:cr@et@host'", "'https://ann:***@host'"),
         ("http:/ann:s3cret@host/x: as a path", "http:/ann:***@host/x: as a path"),
         ("http://host:9092/a@b", "http://host:9092/a@b"),
+        ("memory:///ann:s3cret@host/x: as fsspec has it", "memory:///ann:***@host/x: as fsspec has it"),
+        ("file:///a/b:c@d", "file:///a/b:c@d"),
         ("a:b@c", "a:b@c"),
         ("http://ann@host", "http://ann@host"),
     ],
@@ -84,6 +88,39 @@ def test_no_command_prints_the_password_of_a_url(
     monkeypatch.chdir(tmp_path)
     result = run(*line.replace("{}", f"{scheme}://ann:s3cret@localhost:1/x").split())
     assert result.exit_code != 0
+    assert "s3cret" not in result.stdout + result.stderr
+
+
+OF_STORES = {
+    "cat": "{} --format jsonl",
+    "convert": "{} --to v1 --out out --format json",
+    "convert in words": "{} --to v1 --out out",
+    "diff": "{} {} --format json",
+    "diff in words": "{} {}",
+    "dump": "{} --format jsonl",
+    "dump in words": "{}",
+    "inventory": "{} --format json",
+    "inventory in words": "{}",
+    "rebuild-index": "{} --format json",
+    "rebuild-index in words": "{}",
+    "salvage": "{} --out out --format json",
+    "salvage in words": "{} --out out",
+    "verify": "{} --format json",
+    "verify in words": "{}",
+}
+
+
+@pytest.mark.parametrize("command", OF_STORES)
+def test_no_output_has_the_password_of_a_store(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = command.split()[0]
+    folder = f"memory://ann:s3cret@host/{command.replace(' ', '-')}/orders-0"
+    files = fsspec.filesystem("memory")
+    damage = b"" if name == "convert" else b"x" * 70  # findings have their paths
+    files.pipe_file(f"{folder}/{0:020}.log", batch_of(0, 1, 3) + damage)
+    files.pipe_file(f"{folder}/{0:020}.index", b"odd")
+    result = run(name, *OF_STORES[command].replace("{}", folder).split())
+    assert "orders-0" in result.stdout + result.stderr
     assert "s3cret" not in result.stdout + result.stderr
 
 

@@ -19,6 +19,7 @@ from magicbyte.errors import LogDirectoryError
 from magicbyte.log.files.checkpoints import MESSAGE_DIALECT, parse_message_dialect
 from magicbyte.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, parse_file
 from magicbyte.log.files.filesystem import file_system, listed_paths
+from magicbyte.printable import without_passwords
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ class DumpOptions:
             if text:
                 yield dump_text.line_of(fields, contents=show, metadata=not self.skip_record_metadata)
             else:
-                yield json.dumps({"file": target.path} | dump_text.jsonable(fields))
+                yield json.dumps({"file": without_passwords(target.path)} | dump_text.jsonable(fields))
 
     def _fields(self, target: DumpFile, damage: DamagePolicy, advance: Any) -> Iterator[dict[str, Any]]:
         if target.kind in (LOG, KRAFT_SNAPSHOT):
@@ -259,7 +260,7 @@ class DumpOptions:
 
 def _heading(target: DumpFile) -> Iterator[str]:
     """Yield the first lines of Kafka's tool."""
-    yield f"Dumping {target.path}"
+    yield f"Dumping {without_passwords(target.path)}"
     stem = target.name.partition(".")[0]
     snapshot = _KRAFT_NAME.fullmatch(target.name)
     if target.kind == LOG and stem.isdigit():

@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 
@@ -120,9 +120,29 @@ def say_text(text: str) -> None:
 
 
 def say_json(found: Any, *, indent: int | None = 2) -> None:
-    """Write a JSON document. All control characters in it are escaped."""
+    """Write a JSON document. All control characters in it are escaped, and passwords of URLs are hidden."""
     hide_bar()
-    click.echo(json.dumps(found, indent=indent).replace("\x7f", "\\u007f"))
+    click.echo(json.dumps(_without_passwords(found), indent=indent).replace("\x7f", "\\u007f"))
+
+
+_CONTENTS: Final = frozenset({"key", "value", "headers"})
+"""Members with contents of records and values of settings, which stay as they are."""
+
+
+def _without_passwords(found: Any) -> Any:
+    match found:
+        case str():
+            return without_passwords(found)
+        case dict():
+            return {
+                without_passwords(name) if isinstance(name, str) else name: content
+                if name in _CONTENTS
+                else _without_passwords(content)
+                for name, content in found.items()
+            }
+        case list() | tuple():
+            return [_without_passwords(each) for each in found]
+    return found
 
 
 def prints_in_color() -> bool:
