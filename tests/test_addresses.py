@@ -53,6 +53,11 @@ def test_a_port_that_a_broker_returns_is_not_wrapped(port: int) -> None:
         asyncio.run(SocketStream.connect("localhost", port))
 
 
+def test_a_page_of_another_protocol_is_refused() -> None:
+    with pytest.raises(NetworkError, match=r"ftp://localhost/x: expected HOST:PORT, or a URL that begins with http"):
+        asyncio.run(scrape("ftp://localhost/x"))
+
+
 @pytest.mark.parametrize("port", [0, LAST_PORT + 1])
 @pytest.mark.parametrize("address", ["localhost:{}", "http://localhost:{}/metrics", "https://localhost:{}/metrics"])
 def test_a_port_of_a_page_is_not_wrapped(address: str, port: int) -> None:

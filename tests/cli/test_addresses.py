@@ -80,3 +80,24 @@ def test_a_topic_as_a_path_has_such_an_address(name: str) -> None:
     result = run(name, *["kafka://localhost:65536/t"] * count)
     assert result.exit_code == 2
     assert "'localhost:65536': expected a port from 1 to 65535, found 65536" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "line", ["mirror --from {} --to a:1 --topics t", "mirror --from . --to {} --topics t", "rescue . --to {}"]
+)
+@pytest.mark.parametrize("url", ["http://x:1/y", "s3://x/y", "kafka://x:1/t", "PLAINTEXT://x:1"])
+def test_a_url_is_neither_brokers_nor_a_folder(
+    line: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "orders-0").mkdir()
+    (tmp_path / "orders-0" / f"{0:020}.log").write_bytes(b"")
+    result = run(*line.format(url).split())
+    assert result.exit_code == 2
+    assert f"{url!r}: expected HOST:PORT, such as localhost:9092, or a log directory of this machine" in result.stderr
+
+
+def test_a_store_that_cannot_be_reached_is_named() -> None:
+    result = run("inventory", "ftp://localhost:1/logs")
+    assert result.exit_code == 2
+    assert "ftp://localhost:1/logs: expected a path or a URL" in result.stderr

@@ -111,7 +111,13 @@ def log_directory_or_none(value: str, option: str) -> Path | None:
     """Return the log directory named by a value with a slash, None for brokers. Raises BadParameter."""
     from magicbyte.log.files.filesystem import local_path
 
-    path = Path(local_path(value) or value)
+    local = local_path(value)
+    if local is None:  # the URL of something else: as a path it would be a folder named by its scheme
+        raise click.BadParameter(
+            f"{value!r}: expected HOST:PORT, such as localhost:9092, or a log directory of this machine, such as ./x",
+            param_hint=option,
+        )
+    path = Path(local)
     if "/" in value or value in (".", ".."):
         if path.exists() and not path.is_dir():
             raise click.BadParameter(f"{value} is no directory", param_hint=option)

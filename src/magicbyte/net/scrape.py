@@ -68,6 +68,8 @@ class Scrape:
 async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
     """Return the metrics of http://ADDRESS/metrics, or of the page at ADDRESS if that is a URL. Raises NetworkError."""
     url = address if "://" in address else f"http://{address}/metrics"
+    if not url.lower().startswith(("http://", "https://", "file://")):
+        raise NetworkError(f"{url}: expected HOST:PORT, or a URL that begins with http:// or https://")
 
     def get() -> str:
         try:

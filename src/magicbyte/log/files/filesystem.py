@@ -658,7 +658,7 @@ def remote_of(url: str) -> Any:
         require("s3", url)
     try:
         remote, _ = url_to_fs(url)
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, OSError) as error:  # OSError: some connect already here
         raise LogDirectoryError(f"{url}: expected a path or a URL that fsspec can open: {error}") from error
     return remote
 
