@@ -1,5 +1,6 @@
 """What every metadata store does, and what only the one in a file has to do: outlive its process."""
 
+import contextlib
 import sqlite3
 import subprocess
 import sys
@@ -232,12 +233,23 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CorruptRecordError, match="not a database"):
         SqliteStore(str(path), Clock())
     assert path.read_bytes() == b"not a database" * 1000
-    later = tmp_path / "later.sqlite"
-    with sqlite3.connect(later) as database:
-        database.execute("PRAGMA user_version = 7")
-    database.close()
-    with pytest.raises(LogDirectoryError, match="expected format 1, found 7"):
-        SqliteStore(str(later), Clock())
+
+
+@pytest.mark.parametrize("version", [3, 1 << 16 | 1, 1 << 31 | 1])
+def test_a_later_format_is_refused_and_left_as_it_is(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "later.sqlite"
+    with contextlib.closing(SqliteStore(str(path), Clock())) as store:
+        store.create("/a", b"1")
+    content = bytearray(path.read_bytes())
+    content[60:64] = version.to_bytes(4, "big")
+    path.write_bytes(content)
+    with pytest.raises(LogDirectoryError, match=r"reads format 1, the file has format -?[0-9]+: start the later"):
+        SqliteStore(str(path), Clock())
+    assert path.read_bytes() == content
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:  # as the message says
+        database.execute("PRAGMA user_version = 1")
+    with contextlib.closing(SqliteStore(str(path), Clock())) as store:
+        assert store.get("/a").data == b"1"
 
 
 def test_after_a_write_that_failed_nothing_is_changed_any_more(

@@ -122,12 +122,16 @@ class SqliteTree(Tree):
     def _load(self) -> tuple[dict[str, StoredNode], int]:
         run = self._database.execute
         run("PRAGMA locking_mode = EXCLUSIVE")  # also avoids the shared memory file
+        version = run("PRAGMA user_version").fetchone()[0]
+        if version not in (0, _FORMAT):  # before anything is written
+            raise LogDirectoryError(
+                f"{self.path}: cannot open the metadata: this magicbyte reads format {_FORMAT}, the file has format "
+                f"{version}: start the later magicbyte that wrote it; if none did, the header of the file is damaged: "
+                f"copy the file, then `sqlite3 {self.path} 'PRAGMA user_version = {_FORMAT}'`"
+            )
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
         run("BEGIN EXCLUSIVE")
-        version = run("PRAGMA user_version").fetchone()[0]
-        if version not in (0, _FORMAT):
-            raise LogDirectoryError(f"{self.path}: expected format {_FORMAT}, found {version}: of a later magicbyte?")
         if version == 0:
             create_tables(self._database)
             run(_PUT, (ROOT, *astuple(StoredNode(b"", 0, 0, 0, 0, 0, 0, 0, 0))))
