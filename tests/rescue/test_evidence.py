@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,17 @@ def test_what_the_backup_proves_to_be_missing_makes_the_status_1(gap: str, comma
         done = run(command, *to, backup, "--out", tmp_path / "out")
         assert done.exit_code == 1
         assert "payments-0" in done.stderr
+
+
+@pytest.mark.parametrize("gap", [only_stray, only_future], ids=["stray", "future"])
+def test_a_folder_that_is_left_out_is_rescued_by_its_own_path(gap: Callable[[Path], None], tmp_path: Path) -> None:
+    backup = log_directory(tmp_path / "b", {"orders-0": 10, "payments-0": 7}, {ORDERS: 10, PAYMENTS: 7})
+    gap(backup)
+    ((path, why),) = receipt_of(backup, "--to", tmp_path / "out", status=1)["leftOut"].items()
+    assert "give this path itself to rescue it" in why
+    receipt = receipt_of(path, "--to", tmp_path / "its")
+    assert by_partition(receipt)["payments-0"]["same"]
+    assert receipt["records"] == 7
 
 
 def test_what_one_replica_lacks_and_the_chosen_one_has_is_not_missing(tmp_path: Path) -> None:

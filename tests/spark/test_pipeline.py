@@ -452,6 +452,37 @@ def test_damage_stops_its_partition_alone(damaged: Path, policy: str, status: in
     assert names(damaged / "out") == {"pipeline-00000001.json"}
 
 
+OVER_ALL = {
+    "convert": CONVERT,
+    "digest": '[[stage]]\ndo = "digest"',
+    "filter": '[[stage]]\ndo = "filter"\nfrom-offset = 0',
+    "inventory": '[[stage]]\ndo = "inventory"',
+    "salvage": '[[stage]]\ndo = "salvage"',
+    "salvage when damaged": f'on-damage = "salvage"\n{CONVERT}',
+    "verify": '[[stage]]\ndo = "verify"',
+}
+
+
+@pytest.mark.parametrize("stage", OVER_ALL)
+def test_a_partition_without_its_log_is_never_done(archive: Path, stage: str) -> None:
+    (archive / "logs/orders-2" / f"{0:020}.log").unlink()
+    sink = "out" if "format" in OVER_ALL[stage] or stage in ("filter", "salvage") else None
+    done = run(pipeline(archive, OVER_ALL[stage], sink=sink))
+    assert done.status == 1
+    assert {unit["unit"]: unit["outcome"] for unit in done.units}["orders-2"] == "damaged"
+    assert not (archive / "out/orders-2").exists()
+
+
+def test_a_partition_without_one_of_its_segments_is_damaged_or_salvaged(archive: Path) -> None:
+    (archive / "logs/orders-2" / f"{1000:020}.index").write_bytes(b"")  # of a segment without its .log
+    done = run(pipeline(archive, CONVERT))
+    (bad,) = (unit for unit in done.units if unit["outcome"] == "damaged")
+    assert (done.status, bad["unit"], f"{1000:020}.log: segment" in bad["error"]) == (1, "orders-2", True)
+    done = run(pipeline(archive, f'on-damage = "salvage"\n{CONVERT}', sink="salvaged"))
+    (bad,) = (unit for unit in done.units if "salvagedFor" in unit)
+    assert (done.status, bad["unit"], bad["salvagedFor"].startswith("missing: ")) == (0, "orders-2", True)
+
+
 def test_damage_is_salvaged_and_told_when_asked_for(damaged: Path) -> None:
     done = run(pipeline(damaged, f'on-damage = "salvage"\n{CONVERT}'))
     assert done.status == 0

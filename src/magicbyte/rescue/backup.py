@@ -87,7 +87,8 @@ def open_backup(
     found = _logs(folder, as_)
     for other, why, is_only_copy in left_out(found.partitions):
         if not topics or other.topic in topics:
-            content.left_out[printable(other.path)] = Omission(why, is_only_copy)
+            advice = ": give this path itself to rescue it" if is_only_copy else ""
+            content.left_out[printable(other.path)] = Omission(f"{why}{advice}", is_only_copy)
     for partition in in_use(found.partitions):
         if partition.topic is None or partition.partition is None:
             content.left_out[printable(partition.path)] = Omission(UNNAMED, is_loss=True)

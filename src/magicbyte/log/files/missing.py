@@ -44,6 +44,10 @@ _OF_END: Final = (
 )
 
 
+NO_LOG: Final = "log"
+"""The `what` of a partition folder without segments."""
+SEGMENT: Final = "segment"
+"""The `what` of a missing segment."""
 END_OF_LOG: Final = "end of the log"
 """The `what` of a log that ends before an offset that it had reached. It may also be that of a copy made from a running
 broker, whose checkpoints were copied later than the log.
@@ -221,7 +225,7 @@ def missing_of(partition: PartitionDirectory, known: CheckpointedOffsets, end: i
         return [
             *missing,
             Missing(
-                partition.topic, partition.partition, partition.path, "log", _expected(start, mark), "no .log file",
+                partition.topic, partition.partition, partition.path, NO_LOG, _expected(start, mark), "no .log file",
                 _OF_LOGLESS, certainty, _span(start, mark), None if mark is None else mark.path,
             ),
         ]  # fmt: skip
@@ -233,7 +237,7 @@ def missing_of(partition: PartitionDirectory, known: CheckpointedOffsets, end: i
         is_certain = span is not None or (entry is not None and until is None)
         missing.append(
             Missing(
-                partition.topic, partition.partition, f"{partition.path}/{base:020}{LOG}", "segment",
+                partition.topic, partition.partition, f"{partition.path}/{base:020}{LOG}", SEGMENT,
                 _expected(base, until), "none, though it has an index" if entry is None else entry.kind,
                 _OF_SEGMENT if entry is None else _OF_SPECIAL,
                 Certainty.RECORDS if is_certain else Certainty.UNKNOWN, span,
@@ -329,7 +333,7 @@ def _missing_between(
         shortened.append(before)
         missing.append(
             Missing(
-                partition.topic, partition.partition, f"{partition.path}/{end.offset:020}{LOG}", "segment",
+                partition.topic, partition.partition, f"{partition.path}/{end.offset:020}{LOG}", SEGMENT,
                 f"records up to offset {last}, by the name {after.base_offset:020}{LOG}",
                 f"a gap after {before.base_offset:020}{LOG}", _OF_GAP, Certainty.UNKNOWN, (first, last),
                 after.log.path,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from magicbyte.errors import CorruptRecordError, MagicbyteError
+from magicbyte.log.files.missing import NO_LOG, SEGMENT, CheckpointedOffsets, missing_of
 from magicbyte.spark.pipeline import turns
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.shuffle import GroupPart, Job, Marks, groups_of, marks_of, plan
@@ -303,6 +304,7 @@ def _attempt(
         try:
             work.fetch(stages)
             _go(work, stages[:end], result)
+            _refuse_missing(unit, is_salvaged=any(stage.do == "salvage" for stage in stages))
             return work, stages[end:]
         except (CorruptRecordError, DamagedError) as error:
             if not salvages or output is None:  # salvage needs an output
@@ -310,6 +312,15 @@ def _attempt(
             output.give_up()
             result["salvagedFor"], result["stages"] = str(error), []
             stages, salvages = [SALVAGE, *stages], False
+
+
+def _refuse_missing(unit: Unit, *, is_salvaged: bool) -> None:
+    """Raise DamagedError for a source that lacks segments, as far as names tell; if it is salvaged, that lacks all."""
+    if unit.live is not None:
+        return
+    for missing in missing_of(unit.partition, CheckpointedOffsets(), None):
+        if missing.what == NO_LOG or (missing.what == SEGMENT and not is_salvaged):
+            raise DamagedError(f"missing: {missing}")
 
 
 def _go(work: Work, stages: Iterable[Stage], said: Json) -> None:
