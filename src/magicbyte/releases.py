@@ -257,6 +257,11 @@ FIRST_WITH_SETTINGS: Final[Mapping[str, tuple[int, ...]]] = {
     "brokers/<default>": (1, 1), "ips": (2, 8),
 }  # fmt: skip
 """By entity: the first release that reads its settings. Older ones fail at the notification."""
+FIRST_WITH_MOVES: Final = (2, 4)
+"""The first release whose controllers read reassignments in progress from the nodes of topics (KIP-455).
+
+Older ones know those in the node of Kafka's old tools alone.
+"""
 FIRST_WITH_SEVERAL_POLICIES: Final = (0, 10, 1)
 """The first release that reads `cleanup.policy=compact,delete` (KIP-71)."""
 FIRST_WITH_ZSTD: Final = (2, 1)

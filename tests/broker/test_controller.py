@@ -441,6 +441,42 @@ def test_a_reassignment_is_cancelled_and_another_one_replaces_it() -> None:
     controlled(go)
 
 
+def test_a_request_takes_the_place_of_a_reassignment_in_the_node_of_old_tools() -> None:
+    async def go(cluster: ControlledCluster) -> None:
+        cluster.register(1, 2, 3, 4)
+        cluster.create_topic("t", [1, 2])
+        controller = await cluster.control(1)
+        await until(lambda: T0 in cluster.brokers[2].roles)
+        move = {"topic": "t", "partition": 0, "replicas": [3, 2]}
+        cluster.write(layout.REASSIGNMENTS, {"version": 1, "partitions": [move]})
+        await until(lambda: T0 in cluster.brokers[3].roles)
+        assert await controller.reassign({T0: (4, 2)}) == {}
+        await until(lambda: cluster.view.exists(layout.REASSIGNMENTS) is None)
+        assert cluster.topic("t").adding == {0: [4]}
+
+    controlled(go)
+
+
+@pytest.mark.parametrize("protocol", [(0, 9), (2, 3)])
+def test_controllers_before_2_4_find_every_reassignment_in_the_node_of_old_tools(protocol: tuple[int, ...]) -> None:
+    async def go(cluster: ControlledCluster) -> None:
+        cluster.register(1, 2, 3, 4)
+        cluster.create_topic("t", [1, 2])
+        controller = await cluster.control(1)
+        await until(lambda: T0 in cluster.brokers[2].roles)
+        for targets in [(3, 2), (4, 2)]:
+            assert await controller.reassign({T0: targets}) == {}
+            assert layout.load_reassignments(cluster.view.get(layout.REASSIGNMENTS).data) == {T0: targets}
+        assert await controller.reassign({T0: None}) == {}
+        assert cluster.view.exists(layout.REASSIGNMENTS) is None
+        assert await controller.reassign({T0: (3, 2)}) == {}
+        cluster.set_isr("t", 1, 2, 3)
+        await until(lambda: not cluster.topic("t").removing)
+        await until(lambda: cluster.view.exists(layout.REASSIGNMENTS) is None)
+
+    controlled(go, protocol=protocol)
+
+
 def test_a_reassignment_that_only_adds_replicas_ends_too() -> None:
     async def go(cluster: ControlledCluster) -> None:
         cluster.register(1, 2)

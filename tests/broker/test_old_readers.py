@@ -8,11 +8,13 @@ import pytest
 
 from broker.clusters import cluster, until
 from broker.serving import Clock, Peer
+from broker.succession import UNREACHABLE, Succession
 from broker.tree_changes import changes_by, make_all
 from builders import run
 from magicbyte.errors import ErrorCode
 from magicbyte.metadata import layout
 from magicbyte.metadata.memory import MemoryStore
+from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.metadata.transfer import transfer
 
 PROTOCOLS = ["0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1", "2.0", "2.7", "2.8", "3.2", "3.3", "3.9"]
@@ -55,6 +57,26 @@ def test_what_the_protocol_does_not_allow_is_refused_and_not_written(folder: Pat
             if line < (0, 10, 1):
                 named = {(each["entity_type"], each["entity_name"]) for each in notes}
                 assert named == {("topics", "t"), ("clients", "app")}
+
+    run(work())
+
+
+@pytest.mark.parametrize("protocol", ["0.9.0", "2.8"])
+def test_the_next_controller_goes_on_with_what_is_in_progress(folder: Path, protocol: str) -> None:
+
+    async def work() -> None:
+        settings = {"inter_broker_protocol_version": protocol, "log_message_format_version": "0.9.0"}
+        async with cluster(folder, 2, **settings) as members:
+            await until(lambda: members.brokers[1].cluster_view.controller_id == 1)
+            view = LoopStore(members.tree.session())
+            succession = Succession(view, 1, 2, tuple(map(int, protocol.split("."))))
+            await succession.register_unreachable()
+            await until(lambda: members.brokers[1].cluster_view.broker_ids() == [1, 2, UNREACHABLE])
+            peer = await Peer.of(members.brokers[1])
+            await succession.leave_in_progress(peer)
+            peer.close()
+            await members.kill(1)
+            await succession.see_it_go_on()
 
     run(work())
 

@@ -23,6 +23,7 @@ from magicbyte.errors import (
     UnknownBrokerError,
 )
 from magicbyte.metadata import layout
+from magicbyte.metadata.readable import knows_moves_of_topics
 from magicbyte.ports import TopicPartition
 from magicbyte.printable import logger
 from magicbyte.protocol.messages.leader_and_isr import LeaderAndIsrResponse
@@ -326,16 +327,23 @@ class ControllerTerm:
             log.warning("controller: cannot reassign %s: %s", key, why)
 
     async def _watch_moves(self) -> None:
-        """Watch the states of partitions being reassigned; delete old tools' requests that are complete."""
+        """Watch the states of partitions being reassigned; keep the node of old tools' requests up to date.
+
+        Complete ones, and those that a later request replaced, are deleted. If a broker that may become the controller
+        knows no others, all reassignments are in the node.
+        """
         moves = self._controller.moves
         while unwatched := [key for key in moves if key not in self._watched]:
             self._watched.update(unwatched)
             await self._catch_up(unwatched, WatchedPart.STATE)
         self._watched &= moves.keys()
-        left = {key: each for key, each in self._asked_by_node.items() if key in moves}
-        if left != self._asked_by_node:
-            self._asked_by_node = left
-            await self._tree.put_reassignments(left)
+        wanted = {key: move.targets(self._controller.replicas[key]) for key, move in moves.items()}
+        before = self._asked_by_node
+        if knows_moves_of_topics(self._around.protocol):
+            wanted = {key: targets for key, targets in wanted.items() if before.get(key) == targets}
+        if wanted != before:
+            self._asked_by_node = wanted
+            await self._tree.put_reassignments(wanted, is_new=not before)
 
     async def reassign(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool

@@ -351,15 +351,18 @@ class ControllerTree:
                 nodes = await self._nodes(left)
                 left = [path for path, node in zip(left, nodes, strict=True) if node is not None]
 
-    async def put_reassignments(self, wanted: Mapping[TopicPartition, Sequence[int]]) -> None:
-        """Replace the reassignments requested by old tools by the remaining ones."""
+    async def put_reassignments(self, wanted: Mapping[TopicPartition, Sequence[int]], *, is_new: bool) -> None:
+        """Replace the reassignments in the node of old tools; `is_new`: it does not exist yet."""
         if not wanted:
             await self.delete([layout.REASSIGNMENTS])
             return
+        path, data = layout.REASSIGNMENTS, layout.dump_reassignments(wanted)
         try:
-            await self._write([SetNode(layout.REASSIGNMENTS, layout.dump_reassignments(wanted))])
+            await self._write([CreateNode(path, data) if is_new else SetNode(path, data)])
         except UnknownOutcomeError:
-            await self.put_reassignments(wanted)
+            await self.put_reassignments(wanted, is_new=is_new)
+        except NodeExistsError:
+            log.info("controller: %s was created by a tool meanwhile, and is read next", path)
         except NoNodeError:  # they have all been cancelled
             log.warning("controller: %s was deleted while reassignments are in progress", layout.REASSIGNMENTS)
 

@@ -13,6 +13,7 @@ from magicbyte.errors import ProtocolTooOldError
 from magicbyte.metadata import layout
 from magicbyte.releases import (
     FIRST_WITH_ENTITY_PATHS,
+    FIRST_WITH_MOVES,
     FIRST_WITH_OPERATIONS,
     FIRST_WITH_PREFIXED_ACLS,
     FIRST_WITH_RESOURCE_TYPES,
@@ -53,6 +54,11 @@ def topic_settings(own: Mapping[str, str], protocol: Protocol) -> dict[str, str]
     if len(written.get("cleanup.policy", "").split(",")) > 1:
         _require("cleanup.policy=compact,delete", FIRST_WITH_SEVERAL_POLICIES, protocol)
     return written
+
+
+def knows_moves_of_topics(protocol: Protocol) -> bool:
+    """Return whether each broker, as the next controller, knows the reassignments in the nodes of topics."""
+    return protocol is None or protocol >= FIRST_WITH_MOVES
 
 
 def knows_resource_type(resource_type: str, protocol: Protocol) -> bool:
