@@ -552,7 +552,14 @@ def larger(tmp_path: Path) -> Path:
     return tmp_path / "larger"
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 30))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        0,
+        pytest.param(1, marks=pytest.mark.slow),
+        *(pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.campaign]) for seed in range(2, 30)),
+    ],
+)
 def test_a_killed_process_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
     larger: Path, tmp_path: Path, seed: int
 ) -> None:

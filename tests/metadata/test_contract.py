@@ -219,7 +219,8 @@ def test_a_watch_tells_once_what_happened_before_a_read_shows_it(session: Open) 
 
     assert store.exists("/a", watch) is None
     other.create("/a")
-    assert store.get("/a", watch).data == b""
+    other.set("/a", b"unwatched")
+    assert store.get("/a", watch).data == b"unwatched"
     assert told == [(NodeEvent.CREATED, "/a")]
     store.children("/a", watch)
     other.set("/a", b"x")

@@ -1,4 +1,4 @@
-"""What every metadata store does, and what only the one in a file has to do: outlive its process."""
+"""Our own trees, beside what every store does (test_contract.py): numbers, and the file that outlives its process."""
 
 import contextlib
 import sqlite3
@@ -14,17 +14,11 @@ from magicbyte.errors import (
     CorruptRecordError,
     LogDirectoryError,
     LogDirectoryOfflineError,
-    MetadataError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    SessionExpiredError,
 )
 from magicbyte.metadata.memory import MemoryTree
 from magicbyte.metadata.sqlite import SqliteStore, SqliteTree
 from magicbyte.metadata.tree import Session, Tree
-from magicbyte.ports import CheckNode, CreateNode, DeleteNode, NodeEvent, SetNode
+from magicbyte.ports import NodeEvent, SetNode
 
 
 class Clock:
@@ -64,97 +58,12 @@ def test_a_node_is_read_back_with_what_made_it(store: Session) -> None:
     assert store.exists("/c") is None
 
 
-def test_a_node_needs_one_above_it_or_has_it_made(store: Session) -> None:
-    with pytest.raises(NoNodeError):
-        store.create("/a/b/c")
-    assert store.create("/a/b/c", b"x", parents=True) == "/a/b/c"
-    assert store.children("/a") == ["b"]
-    with pytest.raises(NodeExistsError):
-        store.create("/a/b/c", parents=True)
-
-
-def test_changes_of_another_version_are_refused(store: Session) -> None:
+def test_the_version_that_is_found_is_said(store: Session) -> None:
     store.create("/a")
-    assert store.set("/a", b"1", version=0).version == 1
+    store.set("/a", b"1")
     for change in (lambda: store.set("/a", b"2", version=0), lambda: store.delete("/a", version=0)):
         with pytest.raises(BadVersionError, match="expected version 0, found 1"):
             change()
-    store.delete("/a", version=1)
-    with pytest.raises(NoNodeError):
-        store.get("/a")
-
-
-def test_a_node_with_children_stays(store: Session) -> None:
-    store.create("/a/b", parents=True)
-    with pytest.raises(NotEmptyError):
-        store.delete("/a")
-    store.delete("/a/b")
-    store.delete("/a")
-    assert store.children("/") == []
-
-
-def test_sequence_numbers_count_all_children_that_ever_were(store: Session) -> None:
-    store.create("/a")
-    store.create("/a/plain")
-    assert store.create("/a/n_", sequence=True) == "/a/n_0000000001"
-    store.delete("/a/n_0000000001")
-    assert store.create("/a/n_", sequence=True) == "/a/n_0000000002"
-    assert store.get("/a").cversion == 4  # three came, one went
-    assert store.create("/a/", sequence=True) == "/a/0000000003"
-
-
-def test_ephemeral_nodes_go_with_their_session_and_only_with_it(tree: Tree) -> None:
-    one, other = tree.session(), tree.session()
-    one.create("/ids")
-    one.create("/ids/1", ephemeral=True)
-    other.create("/ids/2", ephemeral=True)
-    assert one.get("/ids/1").ephemeral_owner == one.session_id
-    with pytest.raises(NoChildrenForEphemeralsError):
-        one.create("/ids/1/x")
-    one.close()
-    assert other.children("/ids") == ["2"]
-    with pytest.raises(SessionExpiredError):
-        one.get("/ids")
-
-
-def test_a_transaction_changes_all_or_nothing(store: Session) -> None:
-    store.create("/a", b"1")
-    before = store.get("/a")
-    with pytest.raises(BadVersionError):
-        store.transaction([SetNode("/a", b"2"), CreateNode("/b"), DeleteNode("/a", 0)])
-    assert store.get("/a") == before
-    assert store.exists("/b") is None
-    done = store.transaction(
-        [CheckNode("/a", 0), CreateNode("/a/n", sequence=True), CreateNode("/a/n0000000000/x"), SetNode("/a", b"2", 0)]
-    )
-    assert done == ["/a", "/a/n0000000000", "/a/n0000000000/x", "/a"]
-    assert store.get("/a").mzxid == store.get("/a/n0000000000").czxid == before.czxid + 1
-
-
-def test_a_watch_tells_once_what_happened(tree: Tree) -> None:
-    store, other = tree.session(), tree.session()
-    told: list[tuple[NodeEvent, str]] = []
-
-    def watch(event: NodeEvent, path: str) -> None:
-        told.append((event, path))
-
-    assert store.exists("/a", watch) is None
-    other.create("/a")
-    other.set("/a", b"unwatched")
-    store.get("/a", watch)
-    store.children("/a", watch)
-    other.set("/a", b"x")
-    other.create("/a/b")
-    other.delete("/a/b")
-    store.get("/a", watch)
-    store.children("/a", watch)
-    other.delete("/a")
-    assert told == [
-        (NodeEvent.CREATED, "/a"),
-        (NodeEvent.DATA_CHANGED, "/a"),
-        (NodeEvent.CHILDREN_CHANGED, "/a"),
-        (NodeEvent.DELETED, "/a"),
-    ]
 
 
 def test_a_watch_sees_the_transaction_whole_and_may_change_the_tree_itself(store: Session) -> None:
@@ -170,31 +79,6 @@ def test_a_watch_sees_the_transaction_whole_and_may_change_the_tree_itself(store
     store.transaction([SetNode("/a", b"1"), SetNode("/b", b"2")])
     assert seen == [b"1", b"2"]
     assert store.get("/a").data == b"3"
-
-
-def test_what_could_not_be_read_is_not_watched(store: Session) -> None:
-    told: list[str] = []
-    with pytest.raises(NoNodeError):
-        store.get("/a", lambda _event, path: told.append(path))
-    with pytest.raises(NoNodeError):
-        store.children("/a", lambda _event, path: told.append(path))
-    store.create("/a")
-    assert told == []
-
-
-@pytest.mark.parametrize("path", ["", "a", "/a/", "//a", "/a/../b", "/.", "/a\0"])
-def test_no_path_is_taken_for_another(store: Session, path: str) -> None:
-    for call in (store.get, store.exists, store.children, store.create, store.delete):
-        with pytest.raises(MetadataError):
-            call(path)
-
-
-def test_the_root_is_always_there(store: Session) -> None:
-    assert store.children("/") == []
-    with pytest.raises(NodeExistsError):
-        store.create("/")
-    with pytest.raises(MetadataError):
-        store.delete("/")
 
 
 # ---- in a file

@@ -45,7 +45,7 @@ def batched(numbers: range, count: int) -> list[range]:
     return [numbers[at : at + count] for at in range(0, len(numbers), count)]
 
 
-@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.campaign])])
 def test_of_many_partitions_those_without_news_cost_one_request_in_all(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:

@@ -50,7 +50,7 @@ async def rows_of(source: Source, topics: Iterable[str]) -> Records:
     return found
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.campaign])])
 def test_a_killed_rescue_into_a_directory_goes_on_and_the_directory_is_whole(kills: int, tmp_path: Path) -> None:
     def target(number: int) -> str:
         return str(tmp_path / f"out-{number}")
@@ -64,7 +64,8 @@ def test_a_killed_rescue_into_a_directory_goes_on_and_the_directory_is_whole(kil
 
 
 @pytest.mark.slow
-def test_a_killed_rescue_into_a_cluster_goes_on_and_nothing_comes_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [5, pytest.param(10, marks=pytest.mark.campaign)])
+def test_a_killed_rescue_into_a_cluster_goes_on_and_nothing_comes_twice(kills: int, tmp_path: Path) -> None:
     with Broker() as broker:
 
         def judge(_: int, topics: Iterable[str]) -> Records:
@@ -83,8 +84,8 @@ def test_a_killed_rescue_into_a_cluster_goes_on_and_nothing_comes_twice(tmp_path
 
             asyncio.run(work())
 
-        found = Campaign(tmp_path, SEED, lambda _: broker.bootstrap_servers, judge, done).run(10)
-    assert found.killed == 10
+        found = Campaign(tmp_path, SEED, lambda _: broker.bootstrap_servers, judge, done).run(kills)
+    assert found.killed == kills
     assert found.wrong == {}
 
 

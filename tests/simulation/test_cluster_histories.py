@@ -31,7 +31,9 @@ def test_a_follower_that_missed_elections_heals_although_its_leader_cannot_see_i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(10, 100))]
+)
 def test_more_of_them(seed: int) -> None:
     History(seed).run()
 
