@@ -81,7 +81,6 @@ LINES: dict[str, list[str]] = {
     "schema size": ["SCHEMAS/ApiVersionsRequest.json --version 0 --values VALUES"],
     "schema advise": ["SCHEMAS/ApiVersionsRequest.json --samples VALUES"],
     "completion": ["bash"],
-    "warm": [""],
 }
 """What is behind each command's name; words in capitals are places."""
 ELSEWHERE = {
@@ -90,6 +89,7 @@ ELSEWHERE = {
     "pipeline materialize": "tests/spark/test_pipeline_stores.py",
     "pipeline cluster up": "reads nothing",
     "cluster up": "reads nothing",
+    "warm": "reads nothing, and compiles for long",
     "transactions abort": "needs a transaction that hangs: tests/cli/test_transactions.py",
     "cluster down": "reads nothing",
     "metadata export": "needs a ZooKeeper: tests/interop/test_metadata_layout.py",
@@ -127,10 +127,8 @@ def broker() -> Iterator[Broker]:
         yield found
 
 
-@pytest.fixture
-def places(tmp_path: Path) -> dict[str, str]:
-    """What the words in capitals stand for. All but OUT is below one folder, of which nothing may change."""
-    folder = tmp_path / "inputs"
+def laid_out(folder: Path) -> dict[str, str]:
+    """Make all inputs below one folder; return what the words in capitals stand for, except OUT and BROKER."""
     for name in CASES:
         case = golden_data.log_case(name)
         shutil.copytree(case.partition_dir(), folder / f"logs/{case.topic}-{case.partition}")
@@ -145,7 +143,6 @@ def places(tmp_path: Path) -> dict[str, str]:
     }
     for name, text in texts.values():
         (folder / name).write_text(text)
-    (tmp_path / "out").mkdir()
     shutil.copytree(SCHEMAS, folder / "schemas")
     archive = shutil.make_archive(str(folder / "backup"), "gztar", folder / "logs")
     return {
@@ -157,9 +154,27 @@ def places(tmp_path: Path) -> dict[str, str]:
         "DAMAGED": str(damaged),
         "ARCHIVE": archive,
         "SCHEMAS": str(folder / "schemas"),
-        "OUT": str(tmp_path / "out"),
         **{word: str(folder / name) for word, (name, _) in texts.items()},
     }
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The folder of the inputs of all tests that leave them as they are, and its places."""
+    folder = tmp_path_factory.mktemp("given") / "inputs"
+    return folder, laid_out(folder)
+
+
+@pytest.fixture
+def inputs_folder(given: tuple[Path, dict[str, str]]) -> Path:
+    return given[0]
+
+
+@pytest.fixture
+def places(given: tuple[Path, dict[str, str]], tmp_path: Path) -> dict[str, str]:
+    """What the words in capitals stand for. All but OUT is below `inputs_folder`, of which nothing may change."""
+    (tmp_path / "out").mkdir()
+    return given[1] | {"OUT": str(tmp_path / "out")}
 
 
 def filled(name: str, line: str, places: dict[str, str]) -> list[str]:
@@ -177,19 +192,20 @@ def filled(name: str, line: str, places: dict[str, str]) -> list[str]:
     ids=lambda text: text or "alone",
 )
 def test_a_command_leaves_what_it_reads_as_it_was(
-    name: str, line: str, places: dict[str, str], broker: Broker, tmp_path: Path
+    name: str, line: str, places: dict[str, str], broker: Broker, inputs_folder: Path
 ) -> None:
     arguments = filled(name, line, places | {"BROKER": broker.bootstrap_servers})
-    before = state(tmp_path / "inputs")
+    before = state(inputs_folder)
     result = run(*arguments)
     assert result.exit_code in (0, 1), (arguments, result.stderr)
-    assert state(tmp_path / "inputs") == before
+    assert state(inputs_folder) == before
     read = {word for word in line.split() if word.isupper() and word not in ("BROKER", "OUT")}
     assert len(inputs(arguments)) >= len(read), "run() would not have looked at them"
 
 
 @pytest.mark.parametrize("line", CHANGING)
-def test_a_command_that_is_told_to_changes_its_input(line: str, places: dict[str, str], tmp_path: Path) -> None:
+def test_a_command_that_is_told_to_changes_its_input(line: str, tmp_path: Path) -> None:
+    places = laid_out(tmp_path / "inputs")
     for log in (tmp_path / "inputs/logs").glob("*/*.index"):
         log.write_bytes(b"")
     before = state(tmp_path / "inputs")
@@ -199,7 +215,8 @@ def test_a_command_that_is_told_to_changes_its_input(line: str, places: dict[str
     assert state(tmp_path / "inputs") != before
 
 
-def test_run_notices_a_changed_input(places: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_notices_a_changed_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = laid_out(tmp_path / "inputs")
     from magicbyte.cli import inventory
 
     def touching(*given: object, **named: object) -> None:
@@ -210,8 +227,10 @@ def test_run_notices_a_changed_input(places: dict[str, str], monkeypatch: pytest
         run("inventory", places["LOGS"])
 
 
-def test_serve_with_an_overlay_leaves_the_directory_as_it_was(places: dict[str, str], tmp_path: Path) -> None:
-    before = state(tmp_path / "inputs")
+def test_serve_with_an_overlay_leaves_the_directory_as_it_was(
+    places: dict[str, str], inputs_folder: Path, tmp_path: Path
+) -> None:
+    before = state(inputs_folder)
     line = ["serve", "--dir", places["LOGS"], "--overlay", str(tmp_path / "out/overlay"), "--listen", "127.0.0.1:0"]
     process = subprocess.Popen([sys.executable, "-m", "magicbyte", *line], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -222,7 +241,7 @@ def test_serve_with_an_overlay_leaves_the_directory_as_it_was(places: dict[str, 
     finally:
         process.kill()
         process.communicate()
-    assert state(tmp_path / "inputs") == before
+    assert state(inputs_folder) == before
     refused = run("serve", "--dir", places["LOGS"], "--listen", "127.0.0.1:0")
     assert (refused.exit_code, "--adopt" in refused.stderr) == (2, True)
-    assert state(tmp_path / "inputs") == before
+    assert state(inputs_folder) == before
