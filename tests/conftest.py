@@ -12,6 +12,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
+import syntax
 from time_left import TimeLeft
 
 # The same examples in every run; `./test --hypothesis-profile=explore` looks for new ones. The first call of a kernel
@@ -52,13 +53,14 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with Spark share a process, and so its session; those with brokers do by file.
+    """Tests with Spark share a process, and so its session; those of all sources share one that parses them once;
+    those with brokers do by file.
 
     The others are handed out in small groups of neighbours: the time that xdist takes grows with the square of the
     number of groups, and fixtures of a module are made once for a group.
     """
     of_file: Counter[str] = Counter()
-    with_spark, others = [], []
+    with_spark, with_sources, others = [], [], []
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
         file = item.nodeid.partition("::")[0]
@@ -67,12 +69,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = file
         elif "spark" in marks:
             group = "spark"
+        elif getattr(getattr(item, "module", None), "sources", None) is syntax.sources:
+            group = "sources"
         else:
             group = f"{file} {of_file[file] // NEIGHBOURS}"
         item.add_marker(pytest.mark.xdist_group(group))
-        (with_spark if group == "spark" else others).append(item)
-    # `./test` keeps this order. The longest group comes first: at the end, the other processes would wait for it.
-    items[:] = with_spark + others
+        {"spark": with_spark, "sources": with_sources}.get(group, others).append(item)
+    # `./test` keeps this order. The longest groups come first: at the end, the other processes would wait for them.
+    items[:] = with_spark + with_sources + others
 
 
 @pytest.hookimpl(trylast=True)  # behind the terminal's reporter

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import pkgutil
 from collections.abc import Iterator
@@ -72,6 +73,7 @@ def test_no_class_name_stands_in_two_files() -> None:
     assert {name for name in IN_TWO_FILES if len(homes.get(name, ())) < 2} == set()
 
 
+@functools.cache
 def imports() -> dict[str, set[str]]:
     """Return what each module of `src/` imports of it, anywhere in it: for types, or in a function, too."""
     paths = {}

@@ -6,7 +6,12 @@ import pytest
 
 from simulation.aimed import AIMED
 
+SLOW = ("compaction_of_several_segments_into_one", "a_close_and_a_new_start")
 
-@pytest.mark.parametrize("simulate", AIMED.values(), ids=AIMED)
+
+@pytest.mark.parametrize(
+    "simulate",
+    [pytest.param(each, id=name, marks=pytest.mark.slow if name in SLOW else ()) for name, each in AIMED.items()],
+)
 def test_whatever_a_cut_within_one_step_leaves_is_mended(simulate: Callable[[], None]) -> None:
     simulate()

@@ -13,7 +13,10 @@ from simulation.run_cluster_histories import Figures
 FIGURES = Path(__file__).with_name("cluster_figures.json")
 
 
-@pytest.mark.parametrize(("protocol", "seed"), [("0.11.0", 1), ("1.1", 2), ("2.4", 3)])
+@pytest.mark.parametrize(
+    ("protocol", "seed"),
+    [pytest.param("0.11.0", 1, marks=pytest.mark.slow), ("1.1", 2), pytest.param("2.4", 3, marks=pytest.mark.slow)],
+)
 def test_nothing_acknowledged_is_lost_and_everything_heals(protocol: str, seed: int) -> None:
     history = History(seed, protocol=protocol)
     history.run()
@@ -41,7 +44,7 @@ def test_more_of_them(seed: int) -> None:
 def test_a_history_of_a_cluster_repeats_exactly() -> None:
     digests = []
     for _ in range(2):
-        history = History(4, sends=60, protocol="2.4")
+        history = History(4, sends=20, protocol="2.4")
         history.run()
         digests.append((history.world.digest(), history.events, len(history.recorder.history)))
     assert digests[0] == digests[1]

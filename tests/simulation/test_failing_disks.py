@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 
 import pytest
 
@@ -34,8 +35,16 @@ def failed(seed: int, operation: int, number: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize(
+    ("seed", "number"),
+    [
+        (1, errno.EIO),
+        *(
+            pytest.param(seed, number, marks=pytest.mark.slow)
+            for seed, number in [(1, errno.ENOSPC), *itertools.product((2, 3), (errno.EIO, errno.ENOSPC))]
+        ),
+    ],
+)
 def test_whatever_a_failing_disk_leaves_is_mended(seed: int, number: int) -> None:
     whole = World(seed, every=NEVER).run(STEPS)
     kinds: set[str] = set()

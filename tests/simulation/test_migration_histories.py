@@ -14,7 +14,9 @@ from simulation.cluster_faults import UnsoundError
 from simulation.migration_histories import STEPS, FormatStep, MigrationHistory
 
 
-@pytest.mark.parametrize("seed", range(1, 1 + len(STEPS)))
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 1 + len(STEPS)))]
+)
 def test_every_reader_reads_at_any_point_of_a_migration(seed: int) -> None:
     history = MigrationHistory(seed)
     history.run()
@@ -23,7 +25,7 @@ def test_every_reader_reads_at_any_point_of_a_migration(seed: int) -> None:
     assert sum(history.faults.values()) > len(history.steps_taken)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_reader_reads_where_a_fetch_names_the_last_epoch(seed: int) -> None:
     """From 2.7 on the leader compares it with its own."""
     history = MigrationHistory(seed, step=FormatStep(("0.10.2", "2.8"), (Format.V1, Format.V2), 3))
