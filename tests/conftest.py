@@ -51,6 +51,12 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return f"{argname} of {len(val)}" if is_long else None
 
 
+def parses_sources(item: pytest.Item) -> bool:
+    """Whether the test's module has the trees of all files, which a process parses once."""
+    module = getattr(item, "module", None)
+    return any(getattr(module, function.__name__, None) is function for function in (syntax.sources, syntax.tree_of))
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests with Spark share a process, and so its session; those of all sources share one that parses them once;
@@ -69,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = file
         elif "spark" in marks:
             group = "spark"
-        elif getattr(getattr(item, "module", None), "sources", None) is syntax.sources:
+        elif parses_sources(item):
             group = "sources"
         else:
             group = f"{file} {of_file[file] // NEIGHBOURS}"

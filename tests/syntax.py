@@ -26,7 +26,13 @@ def parsed(code: str) -> ast.Module:
 
 
 @functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """The tree of a file, parsed once by a process; do not change it."""
+    return parsed(path.read_text("utf-8"))
+
+
+@functools.cache
 def sources() -> dict[str, ast.Module]:
     """The trees of the modules of `src/` that are written by hand, by path; do not change them."""
     paths = (path for path in SOURCE.rglob("*.py") if path.parent.name not in GENERATED)
-    return {path.relative_to(SOURCE).as_posix(): parsed(path.read_text("utf-8")) for path in sorted(paths)}
+    return {path.relative_to(SOURCE).as_posix(): tree_of(path) for path in sorted(paths)}

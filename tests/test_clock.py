@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from magicbyte.clock import SystemClock
-from syntax import parsed
+from syntax import parsed, tree_of
 
 SOURCE = Path(__file__).parent.parent / "src/magicbyte"
 ONLY_PLACE = SOURCE / "clock.py"
@@ -56,8 +56,7 @@ SOUGHT = re.compile(r"\b(time|datetime|date|now_ms)\b")
 
 @functools.cache
 def modules() -> dict[Path, ast.Module]:
-    texts = {path: path.read_text() for path in SOURCE.rglob("*.py")}
-    return {path: parsed(text) for path, text in texts.items() if SOUGHT.search(text)}
+    return {path: tree_of(path) for path in SOURCE.rglob("*.py") if SOUGHT.search(path.read_text())}
 
 
 def test_only_one_module_asks_the_machine_for_a_date() -> None:

@@ -8,7 +8,7 @@ import itertools
 import pkgutil
 from collections.abc import Iterator
 
-from syntax import SOURCE, parsed, sources
+from syntax import SOURCE, parsed, sources, tree_of
 
 
 def names_in(tree: ast.AST) -> set[str]:
@@ -83,7 +83,7 @@ def imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for module, path in paths.items():
         names = found[module] = set()
-        for each in ast.walk(parsed(path.read_text())):
+        for each in ast.walk(tree_of(path)):
             if isinstance(each, ast.Import):
                 names |= {alias.name for alias in each.names if alias.name in paths}
             elif isinstance(each, ast.ImportFrom) and each.module in paths:
@@ -151,7 +151,7 @@ def test_what_several_test_files_do_stands_once() -> None:
     for path in sorted(tests.rglob("*.py")):
         if "clients" in path.parts:  # programs of other environments
             continue
-        for each in parsed(path.read_text()).body:
+        for each in tree_of(path).body:
             if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and not is_fixture(each):
                 code = [
                     part for part in each.body if not isinstance(part, ast.Expr) or part.lineno != each.body[0].lineno
@@ -170,18 +170,15 @@ def test_what_tests_and_benchmarks_import_exists() -> None:
         path = SOURCE.parent / module.replace(".", "/")
         if module not in homes:
             is_package = path.is_dir()
-            homes[module] = bound(
-                parsed((path / "__init__.py" if is_package else path.with_suffix(".py")).read_text()).body
-            )
+            homes[module] = bound(tree_of(path / "__init__.py" if is_package else path.with_suffix(".py")).body)
             homes[module] |= {each.stem for each in path.iterdir()} if is_package else set()
         return homes[module]
 
     missing = []
     for path in sorted((*(root / "tests").rglob("*.py"), *(root / "benchmarks").rglob("*.py"))):
-        text = path.read_text()
-        if "magicbyte" not in text:
+        if "magicbyte" not in path.read_text():
             continue
-        for each in ast.walk(parsed(text)):
+        for each in ast.walk(tree_of(path)):
             if isinstance(each, ast.ImportFrom) and each.module and each.module.split(".")[0] == "magicbyte":
                 known = names(each.module)
                 missing += [
