@@ -43,7 +43,9 @@ def test_a_history_is_the_same_whatever_ran_before_it_in_the_process() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 140))
+@pytest.mark.parametrize(
+    "seed", [*range(100, 110), *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(110, 140))]
+)
 def test_more_of_them(seed: int) -> None:
     MigrationHistory(seed).run()
 
