@@ -82,6 +82,39 @@ async def change(peer: Peer, kind: int, name: str, *changes: tuple[str, int, str
     return response.responses[0].error_code
 
 
+def test_a_thread_pool_may_double_or_halve_at_run_time(folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder, {"num.io.threads": "4"}) as broker:
+            peer, own = await Peer.of(broker), str(broker.node_id)
+
+            async def answer(where: str, name: str, operation: int, value: str | None) -> str | None:
+                request = admin_steps.changing(BROKER, where, (name, operation, value))
+                (one,) = (await peer.ask(request, 1, IncrementalAlterConfigsResponse)).responses
+                assert one.error_code == (0 if one.error_message is None else 42)
+                return one.error_message
+
+            refused = "Dynamic thread count update validation failed for "
+            assert await answer(own, "num.replica.fetchers", SET, "2") is None
+            assert broker.config.num_replica_fetchers == 2
+            assert await answer("", "num.replica.fetchers", SET, "9") is None, "the value of this broker counts"
+            assert await answer(own, "num.replica.fetchers", DELETE, None) == (
+                f"{refused}num.replica.fetchers=9, value should not be greater than double the current value 2"
+            )
+            assert await answer(own, "num.io.threads", SET, "9") == (
+                f"{refused}num.io.threads=9, value should not be greater than double the current value 4"
+            )
+            assert await answer(own, "num.io.threads", SET, "8") is None
+            assert await answer(own, "num.io.threads", SET, "3") == (
+                f"{refused}num.io.threads=3, value should be at least half the current value 8"
+            )
+            assert await answer(own, "num.io.threads", DELETE, None) is None
+            assert await answer("", "background.threads", SET, "20") is None, "Kafka's default is 10"
+            assert await answer(own, "background.threads", SET, "9") is not None
+            peer.close()
+
+    run(work())
+
+
 def test_every_setting_that_a_broker_was_given_is_described_and_what_may_be_secret_is_not_shown(folder: Path) -> None:
     given = {
         "log.cleaner.threads": "2",

@@ -416,6 +416,11 @@ STEPS = [
             ("num.network.threads", "0"),
             ("log.cleaner.threads", "-1"),
             ("background.threads", "x"),
+            ("num.replica.fetchers", "3"),
+            ("num.replica.fetchers", "2"),
+            ("background.threads", "21"),
+            ("background.threads", "20"),
+            ("background.threads", "9"),
             ("queued.max.requests", "3"),
             ("ssl.keystore.location", "/nowhere"),
         )

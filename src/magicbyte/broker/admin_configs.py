@@ -219,6 +219,7 @@ async def _alter_broker(services: ConfigServices, name: str, rewrite: Rewrite, *
     trial = copy.copy(config)
     try:
         trial.change(of_all, of_this)
+        configs.check_thread_counts(config, trial)
         services.topics.check_config(trial)
     except InvalidConfigError as error:  # with Kafka's message for a broker's settings
         raise InvalidRequestError(str(error)) from error

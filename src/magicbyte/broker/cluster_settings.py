@@ -60,9 +60,10 @@ class ClusterSettings:
     num_replica_fetchers = integer(
         "num.replica.fetchers",
         1,
-        "The number of fetcher connections to each leader.",
+        "The number of fetcher connections to each leader. A change is for partitions that begin to follow a leader.",
         least=1,
         kind=_INT,
+        update=UpdateMode.CLUSTER_WIDE,
     )
     replica_fetch_max_bytes = integer(
         "replica.fetch.max.bytes",

@@ -34,6 +34,16 @@ _READ_ONLY: Final = {
 """3.9.1's read-only flags of settings whose update mode differs here, so that admin tools behave alike."""
 
 
+_THREAD_COUNTS: Final = {
+    "background.threads": 10,
+    "num.io.threads": 8,
+    "num.network.threads": 3,
+    "num.recovery.threads.per.data.dir": 1,
+    "num.replica.fetchers": 1,
+}
+"""Sizes of thread pools, with Kafka's defaults."""
+
+
 class ConfigSource(enum.IntEnum):
     """The source of a value, by the numbers of DescribeConfigs."""
 
@@ -230,3 +240,27 @@ def check_broker_changes(before: Mapping[str, str], after: Mapping[str, str]) ->
                 setting.parse(after[name])
             except InvalidConfigError as error:
                 raise InvalidRequestError(str(error)) from error
+
+
+def check_thread_counts(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise InvalidRequestError if a thread pool would more than double, or shrink to less than half, as Kafka does.
+
+    Most of these settings have no effect here. Source: Kafka's DynamicThreadPool.
+    """
+    for name, default in _THREAD_COUNTS.items():
+        count, wanted = (_thread_count(name, config, default) for config in (before, after))
+        bound = None
+        if wanted < count // 2:
+            bound = "should be at least half the current value"
+        elif wanted > 2 * count:
+            bound = "should not be greater than double the current value"
+        if bound is not None:
+            raise InvalidRequestError(
+                f"Dynamic thread count update validation failed for {name}={wanted}, value {bound} {count}"
+            )
+
+
+def _thread_count(name: str, config: BrokerConfig, default: int) -> int:
+    setting = broker_setting(name)
+    given = next(iter(_of_broker(setting, config)), None)
+    return default if given is None or given.value is None else int(setting.parse(given.value))
