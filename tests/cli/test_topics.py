@@ -185,7 +185,9 @@ def test_under_replicated_and_unavailable_partitions_are_shown_alone() -> None:
     broker.answers[LIST_REASSIGNMENTS] = lambda *_: ListPartitionReassignmentsResponse(error_code=31)  # not allowed
     broker.answers[METADATA] = many_replicas(broker, (7, 8), (7,))
     with scripted(broker) as address:
-        assert run("topics", "describe", "-b", address, "--under-replicated").stdout == (
+        shown = run("topics", "describe", "-b", address, "--under-replicated")
+        assert "reassignments are unknown: the controller did not list them" in shown.stderr
+        assert shown.stdout == (
             "partition  leader  epoch  replicas  in sync  offline  start  end  state\n"
             "topic-1         7      -  7,8       7        8            1    2  under-replicated\n"
         )
@@ -194,6 +196,7 @@ def test_under_replicated_and_unavailable_partitions_are_shown_alone() -> None:
         (found,) = json.loads(run("topics", "describe", "-b", address, "--unavailable", "--format", "json").stdout)
     (partition,) = found["partitions"]
     assert (partition["leader"], partition["offline"], partition["underReplicated"]) == (None, [8, 9], True)
+    assert (partition["adding"], partition["removing"]) == (None, None)
 
 
 def test_a_partition_that_moves_is_not_under_replicated() -> None:

@@ -11,7 +11,7 @@ import click
 from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option, key_values
-from magicbyte.cli.output import say, say_json
+from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
 from magicbyte.cli.topics_elect import elect
 from magicbyte.cli.topics_reassign import reassign
@@ -86,7 +86,11 @@ def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, una
     Brokers, log start offset and high watermark. Replicas that a reassignment is adding count as moving, not as out
     of sync. Offsets of a partition without a leader are unknown.
     """
+    from magicbyte.client.topic_report import MOVES_UNKNOWN
+
     partitions = asyncio.run(_described(bootstrap, names, under_replicated=under_replicated, unavailable=unavailable))
+    if any(each.adding is None for each in partitions):
+        complain(MOVES_UNKNOWN)
     if form == "json":
         by_topic = itertools.groupby(partitions, key=lambda each: each.topic)
         say_json([{"topic": topic, "partitions": [each.to_json() for each in of]} for topic, of in by_topic])

@@ -17,6 +17,10 @@ _NOT_TOLD: Final = (
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.UNSUPPORTED_VERSION,  # of a controller before 0.10
 )
+MOVES_UNKNOWN: Final = (
+    "reassignments are unknown: the controller did not list them (it is older than 2.4, cannot be reached, or the "
+    "login lacks Describe on the cluster); a partition that is being moved is shown as under-replicated"
+)
 _STILL: Final = Reassignment((), (), ())
 
 
@@ -26,7 +30,8 @@ class PartitionReport:
 
     `start` and `end` are None if its leader does not return them.
 
-    `leader_epoch` is returned by brokers from 2.1 on. `adding` and `removing`: of a reassignment in progress.
+    `leader_epoch` is returned by brokers from 2.1 on. `adding` and `removing`: of a reassignment in progress, None if
+    reassignments are unknown.
     """
 
     topic: str
@@ -36,15 +41,15 @@ class PartitionReport:
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
     offline: tuple[int, ...]
-    adding: tuple[int, ...]
-    removing: tuple[int, ...]
+    adding: tuple[int, ...] | None
+    removing: tuple[int, ...] | None
     start: int | None = None
     end: int | None = None
 
     @property
     def is_under_replicated(self) -> bool:
         """Whether a replica is not in sync, apart from those that a reassignment is adding."""
-        return len(set(self.replicas) - set(self.adding)) > len(self.in_sync)
+        return len(set(self.replicas) - set(self.adding or ())) > len(self.in_sync)
 
     @property
     def state(self) -> str:
@@ -55,7 +60,7 @@ class PartitionReport:
         elif self.is_under_replicated:
             words.append("under-replicated")
         if self.adding or self.removing:
-            to = ",".join(str(each) for each in self.replicas if each not in self.removing)
+            to = ",".join(str(each) for each in self.replicas if each not in (self.removing or ()))
             words.append(f"moving to {to}")
         return ", ".join(words) or "ok"
 
@@ -68,8 +73,8 @@ class PartitionReport:
             "replicas": list(self.replicas),
             "inSync": list(self.in_sync),
             "offline": list(self.offline),
-            "adding": list(self.adding),
-            "removing": list(self.removing),
+            "adding": None if self.adding is None else list(self.adding),
+            "removing": None if self.removing is None else list(self.removing),
             "underReplicated": self.is_under_replicated,
             "start": self.start,
             "end": self.end,
@@ -79,14 +84,14 @@ class PartitionReport:
 async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[PartitionReport]:
     """Report all partitions of topics just returned by `Client.topics`, without offsets.
 
-    Reassignments are omitted if brokers are too old, the caller is not authorized, or there is no controller.
+    Reassignments are unknown if brokers are too old, the caller is not authorized, or there is no controller.
     """
     pairs = [
         (TopicPartition(topic.name, index), partition)
         for topic in topics
         for index, partition in sorted(topic.partitions.items())
     ]
-    moves: dict[TopicPartition, Reassignment] = {}
+    moves: dict[TopicPartition, Reassignment] | None = None
     if pairs:
         try:
             moves = await list_reassignments(client)
@@ -96,10 +101,13 @@ async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[Par
         except BrokerError as error:
             if error.code not in _NOT_TOLD:
                 raise
-    return [_report(client, each, partition, moves.get(each, _STILL)) for each, partition in pairs]
+    return [
+        _report(client, each, partition, None if moves is None else moves.get(each, _STILL))
+        for each, partition in pairs
+    ]
 
 
-def _report(client: Client, name: TopicPartition, partition: Partition, move: Reassignment) -> PartitionReport:
+def _report(client: Client, name: TopicPartition, partition: Partition, move: Reassignment | None) -> PartitionReport:
     alive = client.cluster.brokers
     offline = {*partition.offline, *(each for each in partition.replicas if each not in alive)}
     return PartitionReport(
@@ -110,8 +118,8 @@ def _report(client: Client, name: TopicPartition, partition: Partition, move: Re
         partition.replicas,
         partition.isr,
         tuple(each for each in partition.replicas if each in offline),
-        move.adding,
-        move.removing,
+        None if move is None else move.adding,
+        None if move is None else move.removing,
     )
 
 
