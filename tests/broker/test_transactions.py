@@ -160,6 +160,32 @@ def test_60_61_committed_records_are_read_up_to_the_open_transaction_with_the_ab
     run(work())
 
 
+def test_a_transaction_index_that_is_lost_beside_a_clean_shutdown_makes_no_aborted_record_committed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with serving(tmp_path) as (_, peer):
+            pair = await begin(peer)
+            for sequence in range(2):
+                await add(peer, pair, A)
+                await send(peer, pair, A, sequence, b"a")
+                await ended(peer, pair, commit=sequence == 1)
+            whole = await read(peer, A)
+            assert (whole.values, whole.aborted) == ([b"a"], [(pair.producer_id, 0)])
+        (index,) = (tmp_path / "t-0").glob("*.txnindex")
+        content = index.read_bytes()
+        index.unlink()
+        caplog.clear()
+        async with serving(tmp_path) as (_, peer):
+            assert await read(peer, A) == whole
+            assert await read(peer, A) == whole
+            (warning,) = (each for each in caplog.messages if "transaction index" in each)
+            assert warning.startswith(f"t-0: a transaction index contradicts the log: {index}")
+        assert index.read_bytes() == content
+
+    run(work())
+
+
 def test_27_readers_stop_in_front_of_a_transaction_whose_end_is_answered_until_its_marker_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,8 @@ def plan_groups(
             )
             for group, behind in zip(parts, [*(each[0].base_offset for each in parts[1:]), end], strict=True)
         ]
-        return _with_transactions(groups, compaction.aborted(sources, end), passages)
+        aborted = compaction.aborted(sources, end, trusts_indexes=True)  # which the passages then prove or refute
+        return _with_transactions(groups, aborted, passages)
 
 
 def _rules_of(rules: Rules, first: int, end: int) -> Rules:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.broker import topic_config
 from magicbyte.broker.metrics import now_ns
+from magicbyte.broker.partition import tell_corrected_index
 from magicbyte.errors import LogDirectoryOfflineError, OutOfDescriptorsError
 from magicbyte.log.live.config import FOREVER
 from magicbyte.ports import Moment
@@ -94,6 +95,7 @@ class Background:
                 secret=lambda: self._runtime.random.randbytes(16),
                 met=_uncleanable,
                 contradicted=_contradicted,
+                corrected=tell_corrected_index,
             )
             self.config_changed()
         return self._maintenance

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from magicbyte.broker.conversion import SliceConversion, converted, newest_magic
 from magicbyte.broker.metrics import count, now_ns
+from magicbyte.broker.partition import tell_corrected_index
 from magicbyte.broker.parts import ConvertedPart, FilePart, KeptFile
 from magicbyte.broker.turns import STEPS_AT_ONCE
 from magicbyte.errors import (
@@ -503,7 +504,11 @@ class _PartitionRead:
             return await self.services.replicas.read(partition, read), []
         find = (lambda: recent) if recent is not None else read
         search = partial(_with_aborted, find, log, asked.fetch_offset, upper)
-        return await self.services.replicas.read(partition, search)
+        try:
+            return await self.services.replicas.read(partition, search)
+        finally:
+            for error in log.take_index_faults():
+                tell_corrected_index(partition, error)
 
     # ---- stored or converted bytes
 

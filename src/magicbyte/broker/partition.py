@@ -211,3 +211,9 @@ class ServedPartition:
         """Wake all waiting requests."""
         for event in (*self.waiting, *self.waiting_followers):
             event.set()
+
+
+def tell_corrected_index(partition: object, error: CorruptRecordError) -> None:
+    """Log a transaction index that contradicts its log."""
+    log.warning("%s: a transaction index contradicts the log: %s; readers get what the log says, and the index is "
+                "rebuilt", partition, error)  # fmt: skip

@@ -25,6 +25,7 @@ from magicbyte.log.files.index_writer import MAX_RELATIVE, SegmentIndexer
 from magicbyte.log.files.producer_snapshot import ProducerEntry
 from magicbyte.log.files.reader import read_chunks
 from magicbyte.log.live.lookups import aborted_transactions
+from magicbyte.log.live.transaction_checks import check_transactions
 from magicbyte.records.batch import RecordBatch
 from magicbyte.records.decode import DecodeOptions, decode_rows
 from magicbyte.records.extent import last_offsets
@@ -240,6 +241,9 @@ class Compaction:
 
         Closing the iterator abandons the current group; replaced segments stay, and are sound.
         """
+        for segment in list(self.log.segments):
+            if segment.base_offset < self.selection.first_uncleanable:
+                yield from check_transactions(self.log, segment)
         if self._marks is None:
             offsets = self._new_map()
             yield from self._map(offsets)
@@ -303,11 +307,13 @@ class Compaction:
         """Return the segments to rewrite with a map of everything up to `end`."""
         return [each for each in self.log.segments[:-1] if each.base_offset < end]
 
-    def aborted(self, sources: Sequence[Segment], end: int) -> list[AbortedTransaction]:
+    def aborted(
+        self, sources: Sequence[Segment], end: int, *, trusts_indexes: bool = False
+    ) -> list[AbortedTransaction]:
         """Return the aborted transactions with an offset in `sources` below `end`, in the order of their markers."""
         if not sources or not self.log.config.rules.has_producers:
             return []
-        return aborted_transactions(self.log, sources[0].base_offset, end)
+        return aborted_transactions(self.log, sources[0].base_offset, end, trusts_indexes=trusts_indexes)
 
     def retains_deletes(self, sources: Sequence[Segment]) -> dict[int, bool]:
         """Return for each segment, by base, whether its tombstones and old-format markers must be kept."""

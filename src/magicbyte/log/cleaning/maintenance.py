@@ -75,9 +75,10 @@ class Maintenance:
 
     `results` has the report of each partition's last compaction. `damaged` has by partition and base offset the
     segments that compaction leaves unchanged, and `uncleanable` why a partition is skipped: damage, until the next
-    start. `met` is called once for each damage, `contradicted` for an index that look-ups pass over. `secret` returns
-    16 secret bytes. At most `bytes_per_second` are read and written, None for no limit. It may be changed at any time,
-    as may `retention_interval_ms` and `backoff_ms`, the time until the next check when nothing was due.
+    start. `met` is called once for each damage, `contradicted` for an index that look-ups pass over, `corrected` for a
+    transaction index that they corrected. `secret` returns 16 secret bytes. At most `bytes_per_second` are read and
+    written, None for no limit. It may be changed at any time, as may `retention_interval_ms` and `backoff_ms`, the time
+    until the next check when nothing was due.
     """
 
     def __init__(
@@ -89,10 +90,11 @@ class Maintenance:
         bytes_per_second: float | None = None,
         met: Callable[[Damage], None] = lambda _: None,
         contradicted: Callable[[TopicPartition, CorruptRecordError], None] = lambda _key, _error: None,
+        corrected: Callable[[TopicPartition, CorruptRecordError], None] = lambda _key, _error: None,
     ) -> None:
         self.directory = directory
         self.damaged: dict[TopicPartition, dict[int, CorruptRecordError]] = {}
-        self._met, self._contradicted = met, contradicted
+        self._met, self._contradicted, self._corrected = met, contradicted, corrected
         self._reported: set[tuple[TopicPartition, int | None]] = set()
         self.results: dict[TopicPartition, CompactionReport] = {}
         self.uncleanable: dict[TopicPartition, CorruptRecordError] = {}
@@ -183,7 +185,7 @@ class Maintenance:
         monotonic_ms = now.monotonic_ms
         if self._retained_at_ms is None or monotonic_ms - self._retained_at_ms >= self.retention_interval_ms:
             self._retained_at_ms = monotonic_ms
-            if self.directory.retain(now, self._note, self._contradicted):
+            if self.directory.retain(now, self._note, self._contradicted, self._corrected):
                 return StepResult(Action.RETAINED, None, 0, monotonic_ms)
         self.directory.remove_deleted(monotonic_ms)
         retained_next_ms = self._retained_at_ms + self.retention_interval_ms

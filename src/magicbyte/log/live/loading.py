@@ -381,6 +381,8 @@ class _Opening:
                 self.loaded.end_offset = segment.end_offset()
             if segment.names.has(TRANSACTION_INDEX):
                 segment.verify_aborted(self._entry_with, self.loaded.end_offset if following is None else following)
+            if self.config.rules.has_producers and self.config.dialect is Dialect.KAFKA:
+                segment.closed_end = self.loaded.end_offset if following is None else following
         except CorruptRecordError as error:  # the log must be walked
             if self._was_whole(segment):
                 following = self._following(segment)

@@ -428,19 +428,24 @@ class LogDirectory:
         now: Moment,
         damaged: Callable[[TopicPartition, CorruptRecordError], None],
         contradicted: Callable[[TopicPartition, CorruptRecordError], None] = lambda _key, _error: None,
+        corrected: Callable[[TopicPartition, CorruptRecordError], None] = lambda _key, _error: None,
     ) -> dict[TopicPartition, list[Removed]]:
         """Apply retention to all logs; return the deletions of each log that lost something.
 
         `damaged` is called for each log in which damage hides the segments that are due. The others are not affected.
-        `contradicted` is called for each index that look-ups since the last call found to contradict its log.
+        `contradicted` is called for each index that look-ups since the last call found to contradict its log, and
+        `corrected` for each transaction index of this kind, which is rebuilt.
         """
         removed_of = {}
         for key, log in list(self.logs.items()):
             try:
                 if removed := log.delete_old_segments(now):
                     removed_of[key] = removed
+                log.mend_transaction_indexes()
             except CorruptRecordError as error:
                 damaged(key, error)
+            for fault in log.take_index_faults():
+                corrected(key, fault)
             for segment in log.segments:
                 if (contradiction := segment.contradiction()) is not None:
                     contradicted(key, contradiction)

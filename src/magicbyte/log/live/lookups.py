@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from magicbyte.errors import UnsupportedForMessageFormatError
 from magicbyte.log.files.directory import LOG
+from magicbyte.log.live.transaction_checks import check_transactions, has_transactions
 from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
@@ -35,13 +36,22 @@ def size_in_segment(log: PartitionLog, offset: int, upper: int) -> int | None:
     return 0
 
 
-def aborted_transactions(log: PartitionLog, first: int, end: int) -> list[AbortedTransaction]:
-    """Return the aborted transactions with an offset in `first` to below `end`, in the order of their markers."""
+def aborted_transactions(
+    log: PartitionLog, first: int, end: int, *, trusts_indexes: bool = False
+) -> list[AbortedTransaction]:
+    """Return the aborted transactions with an offset in `first` to below `end`, in the order of their markers.
+
+    Transaction indexes that this process did not make are compared with the log first, once; not if the caller
+    `trusts_indexes`, because it compares them itself.
+    """
     transactions: list[AbortedTransaction] = []
     for segment in log.segments_from(first):
+        if first < segment.closed_end and not trusts_indexes:
+            for _ in check_transactions(log, segment):
+                pass
         aborted, is_complete = segment.indexes.aborted(first, end)
         transactions += aborted
-        if is_complete:
+        if is_complete or (segment.checked is not None and segment.checked.are_all_before(end)):
             break
     return transactions
 
@@ -49,11 +59,15 @@ def aborted_transactions(log: PartitionLog, first: int, end: int) -> list[Aborte
 def aborted_in_slice(log: PartitionLog, first: int, upper: int, stored: FileSlice) -> list[AbortedTransaction]:
     """Return the aborted transactions with an offset in `first` to below `upper` and not after a slice of the log.
 
-    Its end is that of an index entry, so a few later ones may be among them, as with Kafka.
+    Its end is that of an index entry, so a few later ones may be among them, as with Kafka. A slice without data of a
+    transaction needs none, which spares it the comparison of an index with the log.
     """
+    source = stored.segment
+    if source is not None and source.checked is None and first < source.closed_end and not has_transactions(stored):
+        return []
     end = log.log_end_offset
     for segment, following in pairwise((*log.segments, None)):
-        if segment is stored.segment and segment is not None:
+        if segment is source and segment is not None:
             after = segment.indexes.offset_after(stored.position + stored.length)
             end = after if after is not None else end if following is None else following.base_offset
     return aborted_transactions(log, first, min(upper, end))

@@ -29,6 +29,7 @@ from magicbyte.log.live.segment_names import CLEANED, DELETED, SWAP, snapshot_of
 from magicbyte.records.layout import NO_PRODUCER_ID, Dialect
 
 if TYPE_CHECKING:
+    from magicbyte.errors import CorruptRecordError
     from magicbyte.log.append.producer_check import Guard
     from magicbyte.log.append.record_set import RecordSet
     from magicbyte.log.files.open_files import OpenFile, OpenFiles
@@ -81,6 +82,9 @@ class PartitionLog:
         self.last_flush_at_ms = 0
         self._deleted = DeletedSegments()
         self._lowered, self._jitter = lowered, jitter
+        self.index_faults: list[
+            CorruptRecordError
+        ] = []  # of transaction indexes, found by readers: see take_index_faults
         self.generation = 0  # increased by each truncation, and when the log is released
         self._is_released = False
 
@@ -274,7 +278,9 @@ class PartitionLog:
 
     def close(self) -> None:
         """Make the log durable in its closed form, so that it opens without a recovery, and release it."""
+        self.mend_transaction_indexes()
         with self.health:
+            self.active.indexes.mend_transactions()
             self.active.finish()
             if self.config.rules.has_producers and self.log_end_offset > self.segments[0].base_offset:
                 self.producers.put_snapshot(self.log_end_offset, self.segments)
@@ -325,6 +331,21 @@ class PartitionLog:
             if found is not None:
                 return found if found.length else None
         return None
+
+    # ---- transaction indexes
+
+    def take_index_faults(self) -> list[CorruptRecordError]:
+        """Return how transaction indexes contradict the log, as far as look-ups since the last call found.
+
+        Look-ups use the entries by the log instead. Any thread may call it.
+        """
+        return [self.index_faults.pop(0) for _ in range(len(self.index_faults))]
+
+    def mend_transaction_indexes(self) -> None:
+        """Write the transaction indexes that look-ups have corrected, except that of the active segment."""
+        with self.health:
+            for segment in self.segments[:-1]:
+                segment.indexes.mend_transactions()
 
     # ---- truncation
 

@@ -76,6 +76,21 @@ class Head(NamedTuple):
     timestamp: int  # the largest, in ms; -1: none
 
 
+class CheckedTransactions(NamedTuple):
+    """The result of a comparison of a segment's transaction index with its entries below `end_offset`.
+
+    `open`: the transactions that are open there, first offsets by producer. `is_whole`: the walk met no damage.
+    """
+
+    end_offset: int
+    open: dict[int, int]
+    is_whole: bool
+
+    def are_all_before(self, end: int) -> bool:
+        """Return whether every transaction with an offset below `end` ends in this segment or an earlier one."""
+        return self.is_whole and end <= self.end_offset and min(self.open.values(), default=end) >= end
+
+
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """Bytes that a recovery kept and cut off; `error` is the reason, None if nothing was cut."""
@@ -90,7 +105,9 @@ class Segment:
     """An open segment. `size` is in bytes; timestamps in ms, -1 while none is known.
 
     `largest_timestamp` and its offset are those of all entries. `activated_at_ms`, by the monotonic clock, is the time
-    of the first roll rule; `jitter_ms` was drawn for this segment.
+    of the first roll rule; `jitter_ms` was drawn for this segment. The last three are for `transaction_checks`:
+    `closed_end` is the end of the entries that were there when the log opened, 0 if their transaction index was made
+    since; `without_transactions` are positions between which no entry belongs to a transaction.
     """
 
     def __init__(self, files: OpenFiles, folder: str, base_offset: int, config: LogConfig, *, suffix: str = "") -> None:
@@ -105,6 +122,9 @@ class Segment:
         self._since_entry = 0  # bytes since the start of the append with the last index entry
         self._passed_over_for: int | None = None  # an offset for which a look-up passed over an index entry
         self._last_head: tuple[int, int] | None = None  # enriched: offset and position of the last entry
+        self.closed_end = 0
+        self.checked: CheckedTransactions | None = None
+        self.without_transactions = 0, 0
 
     # ---- opening and closing
 
@@ -249,8 +269,8 @@ class Segment:
 
     def release(self) -> None:
         """Close the open files. Nothing is synced."""
-        for file in self.open_files():
-            file.close()
+        self.log.close()
+        self.indexes.release()
 
     def remove(self) -> None:
         """Delete all files of a segment that is not, or no longer, part of the log."""
@@ -514,6 +534,8 @@ class Segment:
 
         Durable once it returns: else bytes that come back after a crash could follow later appends.
         """
+        self.closed_end = min(self.closed_end, offset)
+        self.forget_check()
         head = self.find(offset)
         if head is None:
             return 0
@@ -527,6 +549,12 @@ class Segment:
         self._load_largest()
         self.sync()
         return removed
+
+    def forget_check(self) -> None:
+        """Forget what the check of the transaction index found, because the log was truncated."""
+        self.checked = None
+        self.indexes.forget_corrections()
+        self.without_transactions = 0, 0
 
     def take_log(self, transactions: list[AbortedTransaction]) -> None:
         """Make the indexes of a log of sound entries that was written to `log` alone; `transactions` are its own."""

@@ -14,6 +14,7 @@ from magicbyte.log.files.filesystem import put_file, read_whole
 from magicbyte.log.files.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from magicbyte.log.files.index_writer import MAX_RELATIVE
 from magicbyte.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.log.files.names import LARGEST_OFFSET
 from magicbyte.records.layout import NO_TIMESTAMP, Dialect
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class LiveIndexes:
         self.kinds = _kinds(config)
         self.by_kind: dict[str, IndexFile] = {}
         self._transactions: OpenFile | None = None
+        self._superseded: OpenFile | None = None  # its former file, which a reader may still use
+        # entries of markers below an offset, in place of the file's, which contradict the log
+        self._corrected: tuple[bytes, int] | None = None
 
     # ---- files
 
@@ -133,6 +137,13 @@ class LiveIndexes:
         """Return the open files in the order in which they are synced."""
         files = [index.file for index in self.by_kind.values()]
         return files if self._transactions is None else [*files, self._transactions]
+
+    def release(self) -> None:
+        """Close the open files. Nothing is synced."""
+        for file in self.open_files():
+            file.close()
+        if self._superseded is not None:
+            self._superseded.close()
 
     def grow(self) -> None:
         """Extend each file to its preallocated size."""
@@ -328,15 +339,57 @@ class LiveIndexes:
     def aborted(self, first: int, end: int) -> tuple[list[AbortedTransaction], bool]:
         """Return the result of `transactions`, from the relevant entries, and whether later segments have no more.
 
-        Any thread may call it.
+        Corrected entries come in place of the file's. Any thread may call it.
         """
+        found: list[AbortedTransaction] = []
+        if (corrected := self._corrected) is not None:
+            entries, behind = corrected
+            found, is_complete = TransactionIndex.search(
+                lambda position, length: entries[position : position + length], len(entries), first, end
+            )
+            if is_complete:
+                return found, True
+            first = max(first, behind)
         file = self._transactions
         if file is None:
-            return [], False
+            return found, False
         try:
-            return TransactionIndex.search(file.read_at, file.size, first, end)
+            stored, is_complete = TransactionIndex.search(file.read_at, file.size, first, end)
         except CorruptRecordError as error:
             raise error.locate(path=file.path) from None
+        return found + stored, is_complete
+
+    def correct(self, transactions: Sequence[AbortedTransaction], end_offset: int) -> None:
+        """Use these aborted transactions in place of those in the file whose markers are below `end_offset`.
+
+        Any thread may call it; `mend_transactions` writes them.
+        """
+        self._corrected = TransactionIndex(tuple(transactions)).to_bytes(), end_offset
+
+    def forget_corrections(self) -> None:
+        """Use the file's aborted transactions again."""
+        self._corrected = None
+
+    def mend_transactions(self) -> None:
+        """Replace the file of aborted transactions by a right one, durably, if they were corrected.
+
+        Readers use the corrected entries until the new file is there. They may still use the old one then: it stays
+        open until `release`.
+        """
+        if self._corrected is None:
+            return
+        entries, behind = self._corrected
+        entries += TransactionIndex(tuple(self.transactions(behind, LARGEST_OFFSET))).to_bytes()
+        self._corrected = entries, LARGEST_OFFSET
+        files, path, old = self._names.files, self._names.path(TRANSACTION_INDEX), self._transactions
+        if old is not None:
+            old.pin()
+        if entries:
+            put_file(files, path, entries)
+        elif self._names.has(TRANSACTION_INDEX):
+            files.delete(path)
+        self._superseded, self._transactions = old, files.edit(path) if entries else None
+        self._corrected = None
 
     def _opened_transactions(self) -> OpenFile:
         """Return the file of aborted transactions, created if needed."""
