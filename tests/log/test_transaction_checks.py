@@ -153,6 +153,7 @@ def test_a_damaged_transaction_index_hides_no_abort_and_is_rebuilt(
     log.close()
     whole = {path: path.read_bytes() for path in folder.glob("*.txnindex")}
     DAMAGES[damage](min(whole))
+    assert serious(folder) != [], "verify finds it, too"
     for path in sorted(folder.glob("*.snapshot"))[:-1] if without_snapshots else ():
         path.unlink()
     log = open_log(folder)

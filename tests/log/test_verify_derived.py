@@ -66,23 +66,6 @@ def test_an_entry_without_an_abort_marker_hides_committed_records(folder: Path) 
     assert (found.severity, found.expected) == (Severity.ERROR, "an ABORT marker at its end")
 
 
-@pytest.mark.parametrize("what", ["first offset", "last stable offset"])
-def test_an_entry_that_hides_other_transactions_is_an_error(folder: Path, what: str) -> None:
-    # the second entry names the data of the transaction of the same producer before it; the first lets a search end
-    (path, *_) = [each for each in indexes(folder) if len(TransactionIndex.parse(each.read_bytes())) > 1]
-    entries = list(TransactionIndex.parse(path.read_bytes()).entries)
-    at = next(at for at, each in enumerate(entries) if at and each.producer_id == entries[at - 1].producer_id)
-    if what == "first offset":
-        entries[at] = entries[at]._replace(first_offset=entries[at - 1].first_offset)
-    else:
-        entries[at] = entries[at]._replace(last_stable_offset=entries[at].last_stable_offset + 1)
-    path.write_bytes(TransactionIndex(tuple(entries)).to_bytes())
-    (found,) = serious(folder.parent)
-    assert (found.severity, found.what) == (
-        Severity.ERROR, f"{what} of the aborted transaction of producer {entries[at].producer_id}"
-    )  # fmt: skip
-
-
 def test_what_a_broker_recovers_at_its_start_is_a_warning(folder: Path) -> None:
     (folder.parent / CLEAN_SHUTDOWN).unlink()
     for path in indexes(folder):
