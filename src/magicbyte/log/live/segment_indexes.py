@@ -327,10 +327,12 @@ class LiveIndexes:
         """Return the aborted transactions with an offset in `first` to below `end` whose markers are in this
         segment.
         """
-        if not self._names.has(TRANSACTION_INDEX):
-            return []
         path = self._names.path(TRANSACTION_INDEX)
         try:
+            if (opened := self._transactions) is not None:
+                return TransactionIndex.all_in(opened.read_at, opened.size, first, end)
+            if not self._names.has(TRANSACTION_INDEX):
+                return []
             with self._names.files.open(path) as file:
                 return TransactionIndex.all_in(file.read_at, file.size, first, end)
         except CorruptRecordError as error:
@@ -388,6 +390,8 @@ class LiveIndexes:
             put_file(files, path, entries)
         elif self._names.has(TRANSACTION_INDEX):
             files.delete(path)
+        if self._superseded is not None:
+            self._superseded.close()
         self._superseded, self._transactions = old, files.edit(path) if entries else None
         self._corrected = None
 
