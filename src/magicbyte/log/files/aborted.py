@@ -72,19 +72,19 @@ class SegmentAborts:
         retention have removed data since. `is_whole`: whether all entries of the segment were added.
         """
         named = {(each.producer_id, each.last_offset): each for each in entries}
-        for each, lowest in zip(self.aborted, self._lowest, strict=True):
-            entry = named.pop((each.producer_id, each.last_offset), None)
-            offsets = each.first_offset, each.last_offset
+        for transaction, lowest in zip(self.aborted, self._lowest, strict=True):
+            entry = named.pop((transaction.producer_id, transaction.last_offset), None)
+            offsets = transaction.first_offset, transaction.last_offset
             if entry is None:
-                expected = f"the aborted transaction of producer {each.producer_id}"
+                expected = f"the aborted transaction of producer {transaction.producer_id}"
                 yield IndexDifference("transaction index", expected, "no entry for it", offsets)
                 continue
-            of = f"of the aborted transaction of producer {each.producer_id}"
-            if not lowest <= entry.first_offset <= each.first_offset:
-                expected = f"{lowest} to {each.first_offset}" if lowest else f"up to {each.first_offset}"
+            of = f"of the aborted transaction of producer {transaction.producer_id}"
+            if not lowest <= entry.first_offset <= transaction.first_offset:
+                expected = f"{lowest} to {transaction.first_offset}" if lowest else f"up to {transaction.first_offset}"
                 yield IndexDifference(f"first offset {of}", expected, str(entry.first_offset), offsets)
-            if entry.last_stable_offset > each.last_stable_offset:
-                expected = f"up to {each.last_stable_offset}"
+            if entry.last_stable_offset > transaction.last_stable_offset:
+                expected = f"up to {transaction.last_stable_offset}"
                 yield IndexDifference(f"last stable offset {of}", expected, str(entry.last_stable_offset), offsets)
         for key in named.keys() - self.without_data if is_whole else ():
             producer, last = key
@@ -97,13 +97,15 @@ class SegmentAborts:
         """Return the entries of the right index: what is true of `entries` stays, and the log adds the rest."""
         named = {(each.producer_id, each.last_offset): each for each in entries}
         right = [named[key] for key in named.keys() & self.without_data]
-        for each, lowest in zip(self.aborted, self._lowest, strict=True):
-            entry = named.get((each.producer_id, each.last_offset))
-            first, stable = each.first_offset, each.last_stable_offset
+        for transaction, lowest in zip(self.aborted, self._lowest, strict=True):
+            entry = named.get((transaction.producer_id, transaction.last_offset))
+            first, stable = transaction.first_offset, transaction.last_stable_offset
             if entry is not None:
                 first = entry.first_offset if lowest <= entry.first_offset <= first else first
                 stable = min(stable, entry.last_stable_offset)
-            right.append(AbortedTransaction(TRANSACTION_VERSION, each.producer_id, first, each.last_offset, stable))
+            right.append(
+                AbortedTransaction(TRANSACTION_VERSION, transaction.producer_id, first, transaction.last_offset, stable)
+            )
         return sorted(right, key=lambda each: each.last_offset)
 
 

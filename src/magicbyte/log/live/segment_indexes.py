@@ -343,23 +343,23 @@ class LiveIndexes:
 
         Corrected entries come in place of the file's. Any thread may call it.
         """
-        found: list[AbortedTransaction] = []
+        transactions: list[AbortedTransaction] = []
         if (corrected := self._corrected) is not None:
             entries, behind = corrected
-            found, is_complete = TransactionIndex.search(
+            transactions, is_complete = TransactionIndex.search(
                 lambda position, length: entries[position : position + length], len(entries), first, end
             )
             if is_complete:
-                return found, True
+                return transactions, True
             first = max(first, behind)
         file = self._transactions
         if file is None:
-            return found, False
+            return transactions, False
         try:
             stored, is_complete = TransactionIndex.search(file.read_at, file.size, first, end)
         except CorruptRecordError as error:
             raise error.locate(path=file.path) from None
-        return found + stored, is_complete
+        return transactions + stored, is_complete
 
     def correct(self, transactions: Sequence[AbortedTransaction], end_offset: int) -> None:
         """Use these aborted transactions in place of those in the file whose markers are below `end_offset`.

@@ -57,13 +57,13 @@ def check_transactions(log: PartitionLog, segment: Segment) -> Iterator[int]:
     while (opened := _open_before(log, segments, begin)) is None:
         begin -= 1
     for at in range(begin, segments.index(segment) + 1):
-        each = segments[at]
-        end = segments[at + 1].base_offset if at + 1 < len(segments) else each.closed_end
-        if each.checked is None:
-            yield from _check(log, each, opened, end, generation)
-        if each.checked is None:
+        current = segments[at]
+        end = segments[at + 1].base_offset if at + 1 < len(segments) else current.closed_end
+        if current.checked is None:
+            yield from _check(log, current, opened, end, generation)
+        if current.checked is None:
             return  # a truncation
-        opened = each.checked.open
+        opened = current.checked.open
 
 
 def has_transactions(stored: FileSlice) -> bool:
