@@ -4,10 +4,12 @@
 
 A broker of ours, the controller, and a real one are in a cluster of the real one's protocol. All changes of
 `broker.tree_changes` are made at ours. Those that the protocol does not allow are refused; the real broker starts again
-with the others.
+with the others. Then ours is stopped while a deletion and reassignments are in progress, and the real broker is the
+controller of what ours left.
 """
 
 import argparse
+import contextlib
 import json
 import tempfile
 from functools import partial
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from broker.serving import Peer
+from broker.succession import UNREACHABLE, Succession
 from broker.tree_changes import TOPIC, changes_by, make_all
 from builders import run
 from interop import jvm, kafka_oracle
@@ -22,7 +25,9 @@ from interop.kafka_oracle import version_key
 from interop.real_cluster import RealCluster, until
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.config import BrokerConfig
+from magicbyte.client.connection import Connection
 from magicbyte.errors import ErrorCode
+from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.releases import Release
 
 RESULTS: Final = Path(__file__).parent / "old_readers.json"
@@ -31,7 +36,7 @@ RELEASES: Final = (
     "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.3.2", "3.5.2", "3.9.1",
 )  # fmt: skip
 REAL, OURS = 0, 7
-_NEW_AUTHORIZER, _WITHOUT_ZOOKEEPER = (2, 4), (3, 0)
+_NEW_AUTHORIZER, _WITHOUT_ZOOKEEPER, _WITH_PRODUCER_IDS = (2, 4), (3, 0), (0, 11)
 
 
 def expected(release: str) -> dict[str, str]:
@@ -63,26 +68,44 @@ async def outcome(release: str, folder: Path) -> dict[str, str]:
         "zookeeper.connect": cluster.zookeeper,
         "zookeeper.session.timeout.ms": "20000",
     }))  # fmt: skip
-    async with cluster.running():
+    async with cluster.running(), contextlib.AsyncExitStack() as stack:
         await ours.start()
-        try:
-            await until(partial(_leads, ours), "ours is the controller")
-            await cluster.start(REAL)
-            await until(partial(_knows, ours, [REAL, OURS]), "both brokers are known to ours")
-            peer = await Peer.of(ours)
-            codes = await make_all(peer, OURS)
+        stack.push_async_callback(ours.abort)
+        await until(partial(_leads, ours), "ours is the controller")
+        await cluster.start(REAL)
+        await until(partial(_knows, ours, [REAL, OURS]), "both brokers are known to ours")
+        peer = await Peer.of(ours)
+        codes = await make_all(peer, OURS)
+        names = {ErrorCode.NONE: "read", ErrorCode.UNSUPPORTED_VERSION: "refused"}
+        outcomes = {name: names.get(code, code.name) for name, code in codes.items()}
+        if outcomes != expected(release):
             peer.close()
-            names = {ErrorCode.NONE: "read", ErrorCode.UNSUPPORTED_VERSION: "refused"}
-            outcomes = {name: names.get(code, code.name) for name, code in codes.items()}
-            if outcomes != expected(release):
-                return outcomes
-            await cluster.stop(REAL)
-            await cluster.start(REAL)
-            await until(partial(_knows, ours, [REAL, OURS]), "the real broker is back")
-            await _ask(cluster, line)
-        finally:
-            await ours.abort()
+            return outcomes
+        succession = Succession(cluster.view, OURS, REAL, line)
+        await succession.register_unreachable()
+        await until(partial(_knows, ours, [REAL, OURS, UNREACHABLE]), "ours knows all brokers")
+        last_producer_id = await succession.leave_in_progress(peer)
+        peer.close()
+        await cluster.stop(REAL)
+        await cluster.start(REAL)
+        await until(partial(_knows, ours, [REAL, OURS, UNREACHABLE]), "the real broker is back")
+        await _ask(cluster, line)
+        stack.pop_all()
+        await ours.stop()
+        await succession.see_it_go_on()
+        if line >= _WITH_PRODUCER_IDS:
+            assert await _next_producer_id(cluster) == last_producer_id + 1
     return outcomes
+
+
+async def _next_producer_id(cluster: RealCluster) -> int:
+    host, _, port = cluster.bootstrap.rpartition(":")
+    connection = await Connection.open(host, int(port), client_id="ids")
+    answer = await connection.send(InitProducerIdRequest(transactional_id=None))
+    await connection.aclose()
+    assert isinstance(answer, InitProducerIdResponse)
+    assert answer.error_code == ErrorCode.NONE
+    return answer.producer_id
 
 
 async def _leads(ours: Broker) -> bool:
