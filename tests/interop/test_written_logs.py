@@ -90,6 +90,8 @@ SALVAGED = {
     "4.3.1": "4.3.1/basic-zstd",
 }
 """By version: logs of which a batch is damaged before they are salvaged for it."""
+MISNAMED = [(3_000_000_000, 5), (3_000_000_001, LAST_TIME), (3_000_000_001 + 2**31, 2**53), (2**40, 2**62)]
+"""Offsets and timestamps of the records of a segment that is named 0: no index file can have all of them."""
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 
 
@@ -212,11 +214,27 @@ def write_salvaged(version: str, out: LogDirectoryWriter) -> dict[str, list[Json
     return {name.topic: [record for record in case.records() if record["offset"] not in missing]}
 
 
+def write_misnamed(version: str, out: LogDirectoryWriter) -> dict[str, list[Json]]:
+    """Salvage a segment of MISNAMED, named 0; return its records. 0.9 and 0.10 have no batches."""
+    if not rules_of(version).has_producers:
+        return {}
+    name = TopicPartition("misnamed", 0)
+    source = out.out.with_name("misnamed") / str(name)
+    source.mkdir(parents=True)
+    (source / f"{0:020}.log").write_bytes(b"".join(batch_of(*each) for each in MISNAMED))
+    folder = out.out.with_name("named")
+    (done,) = salvage_logs(partitions_to_convert([str(source)]), folder, SalvageOptions(version))
+    assert not done.report.lost
+    done.folder.rename(out.out / done.folder.name)
+    return {name.topic: [{"offset": offset, "key": None, "value": None, "timestamp": at} for offset, at in MISNAMED]}
+
+
 WRITERS: list[Callable[[str, LogDirectoryWriter], dict[str, list[Json]]]] = [
     write_golden,
     write_converted,
     write_rebuilt,
     write_salvaged,
+    write_misnamed,
 ]
 """Each writes partitions 0 of topics of its own, in the newest format of the version, and returns their records."""
 
@@ -378,7 +396,7 @@ def test_its_dump_tool_has_no_complaint(version: str, opened: dict[str, Opened])
     command = jvm.kafka_oracle.tool_command(version, tool, ["--deep-iteration", "--files", ",".join(paths)])
     done = subprocess.run(command, capture_output=True, timeout=jvm.SECONDS, text=True)
     # Markers that a format cannot hold leave holes, as compaction and damage do, and the tool tells of all holes.
-    with_holes = r"/(converted-[^/]*-(txn|compact)-|salvaged-)[^/]*/"
+    with_holes = r"/(converted-[^/]*-(txn|compact)-|salvaged-|misnamed-)[^/]*/"
     holes = rf"Non-(con)?secutive offsets in .*{with_holes}.*\n(  [0-9]+ is followed by .*\n)+"
     complaints = re.sub(holes, "", done.stderr)
     if version.startswith("4."):  # this tool says so of every segment whose base is not 0, a broker's own included
