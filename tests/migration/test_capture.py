@@ -129,6 +129,18 @@ def test_other_kinds_of_links_are_read(link: int, header: bytes) -> None:
     assert read(pcap([header + each[14:] for each in connection(ASKED)], link=link))[0] == SEEN
 
 
+@pytest.mark.parametrize(
+    ("client", "size_at"), [(CLIENT, 16), ((bytes(15) + b"\x07", 50_000), 18)], ids=["ipv4", "ipv6"]
+)
+def test_packets_whose_size_the_network_card_fills_in_are_read(client: End, size_at: int) -> None:
+    """Captures of a sender with segmentation offload have the size 0 in the IP header."""
+    broker = (bytes(15) + b"\x01", 9092) if len(client[0]) == 16 else BROKER
+    packets = connection(ASKED, client, broker)
+    sizeless = [each[:size_at] + b"\0\0" + each[size_at + 2 :] for each in packets]
+    assert sizeless != packets
+    assert read(pcap(sizeless)) == read(pcap(packets))
+
+
 def test_an_unknown_kind_of_link_is_said() -> None:
     found, summary = read(pcap(connection(ASKED), link=147))
     assert not found
@@ -214,6 +226,13 @@ def test_a_port_that_is_used_again_is_another_connection() -> None:
     assert read(pcap([*without_end, *connection(ASKED, first=3_000_000_000)]))[0] == SEEN + SEEN
     unseen = connection(ASKED, first=3_000_000_000, begins=False)
     assert read(pcap([*without_end, *unseen]))[0] == SEEN + SEEN
+
+
+def test_a_request_that_the_port_before_did_not_end_takes_no_bytes_of_the_next_connection() -> None:
+    produce = struct.pack(">ihhih", 100 * MSS, 0, 2, 1, 3) + b"app"
+    begun = connection([*ASKED, (produce, b"")])[:-1]
+    unseen = connection(ASKED, first=3_000_000_000, begins=False)
+    assert read(pcap([*begun, *unseen]))[0] == SEEN + of(("Produce", 2)) + SEEN
 
 
 def test_a_file_that_is_cut_off_tells_what_came_before() -> None:
