@@ -89,6 +89,19 @@ def test_a_full_batch_goes_at_once_and_flush_sends_the_rest(broker: Broker, monk
     assert after == 300
 
 
+def test_nothing_counts_as_waiting_once_all_is_stored(broker: Broker) -> None:
+    async def work(client: magicbyte.Client) -> list[int]:
+        waiting = []
+        async with client.producer() as producer:
+            for number in range(9):
+                await producer.send("orders", b"%d" % number, partition=number % 2)
+                await producer.flush()
+                waiting.append(producer._size)
+        return waiting
+
+    assert run(broker, work) == [0] * 9
+
+
 def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker) -> None:
     async def leave(client: magicbyte.Client) -> None:
         async with client.producer(transactional_id="t") as producer:

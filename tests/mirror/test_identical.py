@@ -161,6 +161,19 @@ def test_what_producers_sent_in_any_format_is_the_same_bytes(copies: Copies, for
     assert copies.bytes() == copies.pair.run(lambda here, _: stored_bytes(here))
 
 
+def test_a_running_copy_also_gets_the_sets_of_transactions_that_stay_open(pair: Pair) -> None:
+    source(Copies(pair, None), [part(0, 5)])
+
+    async def work(here: Client, there: Client) -> None:
+        mirror = IdenticalMirror(here, there, CHOICE)
+        await mirror.catch_up()
+        await fill(here, [part(10, 5, sequence=10)])
+        await mirror.catch_up()
+        assert await stored_bytes(there) == await stored_bytes(here) == part(0, 5) + part(10, 5, sequence=10)
+
+    pair.run(work)
+
+
 def test_readers_of_a_copied_topic_see_transactions_as_at_the_source(pair: Pair) -> None:
     copies = Copies(pair, None)
     source(copies, LOG)

@@ -7,7 +7,9 @@ import pytest
 from magicbyte.codecs import Codec
 from magicbyte.errors import CorruptRecordError, UnsupportedForMessageFormatError
 from magicbyte.mirror import rewrite
-from magicbyte.mirror.rewrite import Made, Parcel, ProducerIdentity, Storage, forward, parcels
+from magicbyte.mirror.oversize import not_passed, without
+from magicbyte.mirror.rewrite import NOBODY, Made, Parcel, ProducerIdentity, Storage, forward, parcels
+from magicbyte.mirror.spread import ParcelLoad, Portion
 from magicbyte.protocol.fields import as_bytes
 from magicbyte.records.batch import RecordBatch, build_batch
 from magicbyte.records.control import ControlType
@@ -37,6 +39,21 @@ def batch_of(made: Made) -> RecordBatch:
     assert batch is not None
     batch.verify()
     return batch
+
+
+def test_only_a_parcel_with_a_parked_record_is_opened_and_one_at_the_next_offset_stays_parked() -> None:
+    parcel, _ = parts(stored(Format.V2, Codec.GZIP, 0, 3), stored(Format.V2, Codec.GZIP, 3, 4))
+    load = ParcelLoad(parcel, (Portion(0, None),))
+    assert list(without([load], {-1, parcel.next_offset})) == [load]
+    (opened,) = without([load], {parcel.next_offset - 1})
+    assert [len(portion.records or ()) for portion in opened.portions] == [2]
+    assert not_passed({2, 3, 4}, parcel.next_offset) == {3, 4}
+
+
+def test_a_producer_begins_each_partition_with_sequence_0_and_nobody_has_none() -> None:
+    assert OURS.begun() == ProducerIdentity(4000, 3, 0)
+    assert NOBODY.begun() == NOBODY.behind(3) == NOBODY
+    assert OURS.behind(0x11) == ProducerIdentity(4000, 3, 1)
 
 
 @pytest.mark.parametrize(("target", "codec"), CLOSED)

@@ -24,7 +24,7 @@ from magicbyte.errors import CorruptRecordError
 from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
-from magicbyte.log.files.reader import read_chunks
+from magicbyte.log.files.reader import MAX_OFFSET, read_chunks
 from magicbyte.records.batch import HEADER
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_entries
 from magicbyte.records.encode import DEFAULT_HEADER, BatchHeader, Format, RowWriter
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-_MAX_OFFSET = (1 << 63) - 1
-
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
@@ -62,7 +60,7 @@ class RecordFilter:
     since: int | None = None
     until: int | None = None
     first: int = 0
-    end: int = _MAX_OFFSET
+    end: int = MAX_OFFSET
     keys: frozenset[bytes] | None = None
     prefix: bytes | None = None
 

@@ -21,12 +21,12 @@ from magicbyte.archive.writer import LogDirectoryWriter, temporary_name
 from magicbyte.compiled import kernel
 from magicbyte.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.log.files.chunk import Chunk
-from magicbyte.log.files.entry_search import MAX_OFFSET, Limits
+from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.heads import entry_heads
 from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules, looked_into
 from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
-from magicbyte.log.files.reader import CHUNK_BYTES, decode_chunk, read_chunks
+from magicbyte.log.files.reader import CHUNK_BYTES, MAX_OFFSET, decode_chunk, read_chunks
 from magicbyte.log.files.resync import Displaced, Gap, Outlier, RowOrder, Sound, first_offset_at, known_lasts, walk
 from magicbyte.log.files.segment_ranges import segment_ranges
 from magicbyte.records.batch import RecordBatch

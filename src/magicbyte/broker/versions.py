@@ -6,16 +6,13 @@ The lowest version is always 0: librdkafka deduces features from it, and old cli
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from magicbyte.errors import ErrorCode
 from magicbyte.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class Served(NamedTuple):

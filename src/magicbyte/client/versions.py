@@ -33,6 +33,11 @@ class BrokerVersions:
         lowest, highest = max(each[0] for each in ranges), min(each[-1] for each in ranges)
         return highest if lowest <= highest else None
 
+    @property
+    def reads_committed(self) -> bool:
+        """Whether the broker has transactions: a fetch can leave out the records of open and aborted ones."""
+        return (self.latest(APIS[FETCH]) or 0) >= FIRST_FETCH_WITH_BATCHES
+
     def choose(self, api: Api, wanted: range | None, broker: str) -> int:
         """Return the latest common version. Raises UnsupportedVersionError with the broker's name if there is none."""
         version = self.latest(api, wanted)

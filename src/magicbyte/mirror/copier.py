@@ -30,7 +30,7 @@ from magicbyte.mirror.flow import Flow, ahead, first_of
 from magicbyte.mirror.offset_map import Track
 from magicbyte.mirror.offset_topic import note
 from magicbyte.mirror.outbox import Outboxes, Sending
-from magicbyte.mirror.oversize import LARGE, OnOversize, Parked, halves, is_single, smaller, without
+from magicbyte.mirror.oversize import LARGE, OnOversize, Parked, halves, is_single, not_passed, smaller, without
 from magicbyte.mirror.progress import Lane, MirrorPlace
 from magicbyte.mirror.resume import Resumed, count_ahead, resume
 from magicbyte.mirror.rewrite import (
@@ -252,7 +252,7 @@ class _Copying:
             return
         if len(sets.table):
             self._reached = end_of(sets, self._reached, end)
-            self._parked = {each for each in self._parked if each >= self._reached}
+            self._parked = not_passed(self._parked, self._reached)
             if self._flow is None or not self._flow.reach(self._reached):
                 self._take_arrivals()
                 self._place = replace(self._place, offset=self._reached)

@@ -19,7 +19,7 @@ from magicbyte.log.files.checkpoints import parse_meta_properties
 from magicbyte.log.files.chunk import Chunk
 from magicbyte.log.files.directory import PartitionDirectory
 from magicbyte.log.files.partitions import log_start_offset, meta_properties
-from magicbyte.log.files.reader import SegmentReader
+from magicbyte.log.files.reader import MAX_OFFSET, SegmentReader
 from magicbyte.ports import TopicPartition
 from magicbyte.protocol import Message
 from magicbyte.protocol.messages.fetch import (
@@ -41,12 +41,9 @@ T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
 HERE: Final = BrokerNode(0, "localhost", 0)
-_MAX_OFFSET: Final = (1 << 63) - 1
 
 
 _VERSIONS: Final = BrokerVersions({1: range(13), 2: range(10)})  # Fetch and ListOffsets
-
-
 _NO_TRANSACTIONS: Final = TransactionScan([], 0, {})
 
 
@@ -66,8 +63,8 @@ class _Served:
         reader = SegmentReader(partition)
         base = partition.segments[0].base_offset if partition.segments else 0
         first, end = max(log_start_offset(partition), base), base
-        for chunk in reader.chunks(first=_MAX_OFFSET, on_damage=_whole):
-            end = offset_behind(chunk.table, len(chunk.table) - 1, _MAX_OFFSET)
+        for chunk in reader.chunks(first=MAX_OFFSET, on_damage=_whole):
+            end = offset_behind(chunk.table, len(chunk.table) - 1, MAX_OFFSET)
         if partition.segments:
             end = max(end, partition.segments[-1].base_offset)
         return cls(reader, first, max(first, end), reader.transactions())
@@ -83,7 +80,7 @@ class _Served:
         if self.walk is None or self.at != offset:
             self.walk = self.reader.chunks(first=offset, on_damage=_whole)
         for chunk in self.walk:
-            self.at = offset_behind(chunk.table, len(chunk.table) - 1, _MAX_OFFSET)
+            self.at = offset_behind(chunk.table, len(chunk.table) - 1, MAX_OFFSET)
             if self.at > offset:
                 return chunk.table.buffer[: chunk.table.end]
         self.at = -1

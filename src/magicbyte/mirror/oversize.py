@@ -102,6 +102,11 @@ def without(loads: Iterable[ParcelLoad], parked: Collection[int]) -> Iterator[Pa
         yield ParcelLoad(parcel, portions)
 
 
+def not_passed(parked: Collection[int], reached: int) -> set[int]:
+    """Return the parked offsets that are still ahead of a copy whose next record is at `reached`."""
+    return {offset for offset in parked if offset >= reached}
+
+
 class Park:
     """The log directory of parked sets, created for the first of them, and open only while needed."""
 

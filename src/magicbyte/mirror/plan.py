@@ -58,8 +58,8 @@ _LEAST_SEGMENT: Final = 1 << 20  # bytes
 _SPOKEN: Final = "inter.broker.protocol.version"
 _ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic's setting
 _OFFSET_FETCH: Final = 9
-_PRODUCE, _FETCH, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 0, 1, 19, 22, 32, 37
-_OLD_PRODUCE, _ZSTD, _COMMITTED = range(3), range(7, 13), range(4, 13)
+_PRODUCE, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 0, 19, 22, 32, 37
+_OLD_PRODUCE, _ZSTD = range(3), range(7, 13)
 _PEEK: Final = FetchOptions(max_bytes=1 << 16, max_wait_ms=0)
 
 
@@ -300,7 +300,7 @@ class _MirrorPlanner:
             min(replicas, len(self.target.cluster.brokers)),
             storage,
             once=stored is Format.V2 and theirs.latest(APIS[_INIT_PRODUCER_ID]) is not None,
-            committed=ours.latest(APIS[_FETCH], _COMMITTED) is not None,
+            committed=ours.reads_committed,
             mode=mode,
             why=why,
             dialect=dialect,

@@ -30,7 +30,7 @@ RESCUE_GROUP: Final = "magicbyte-rescue"
 Topics = Mapping[str, list[RescuedPartition]]
 Steps = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Begins a step, given its name and size in bytes. Yields a callback for the bytes done."""
-_FETCH, _COMMITTED, _DESCRIBE_CONFIGS = 1, range(4, 13), 32
+_DESCRIBE_CONFIGS: Final = 32
 _LOOK_SECONDS: Final = 0.2  # between two reports of progress
 
 
@@ -136,7 +136,7 @@ async def _copy(target: Client, name: str, source: LogSource, advance: Callable[
 
 async def _read_back(target: Client, topics: Topics, advance: Callable[[int], None]) -> None:
     """Read the records back from the target, and compute their digests."""
-    committed = (await target.versions()).latest(APIS[_FETCH], _COMMITTED) is not None
+    committed = (await target.versions()).reads_committed
     for name, partitions in topics.items():
         for partition in partitions:
             place = await Book(RESCUE_GROUP, name, partition.name.partition).load(target, 1)

@@ -11,7 +11,7 @@ from magicbyte.errors import CorruptRecordError, TruncatedLogError
 from magicbyte.log.files.checkpoints import HIGH_WATERMARK, LOG_START
 from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, log_directories
 from magicbyte.log.files.headers import Headers, read_headers
-from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
+from magicbyte.log.files.reader import MAX_OFFSET, Isolation, SegmentReader, Selection
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DecodeOptions
 from magicbyte.records.layout import Dialect
@@ -87,7 +87,7 @@ class GrowingLogs:
             return 0
         segment, known = partition.segments[-1], self._whole.get(key)
         if known is None or not _is_same_log(partition, segment, known):
-            start = SegmentReader(partition).start_position(segment, (1 << 63) - 1)
+            start = SegmentReader(partition).start_position(segment, MAX_OFFSET)
             known = _Whole(segment.log.path, start, segment.base_offset)
         dialect = self.options.dialect or partition.dialect
         for headers in self._headers(partition, segment, known.position):

@@ -226,7 +226,8 @@ def bounded(cluster: LiveCluster, partition: LivePartition) -> tuple[int, int]:
 def _offset(cluster: LiveCluster, each: LivePartition, bound: Bound) -> int | None:
     if bound.timestamp is not None:
         return cluster.offset_from(each.key, bound.timestamp)
-    return {EARLIEST: each.first, LATEST: each.end}.get(bound.offset or 0, bound.offset)
+    named: dict[int | None, int] = {EARLIEST: each.first, LATEST: each.end}
+    return named.get(bound.offset, bound.offset)
 
 
 # ---- in workers

@@ -16,7 +16,7 @@ from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, disc
 from magicbyte.log.files.filesystem import LocalFiles
 from magicbyte.log.files.left_out import in_use
 from magicbyte.log.files.partitions import P, choose, log_start_offset
-from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
+from magicbyte.log.files.reader import MAX_OFFSET, Isolation, SegmentReader, Selection
 from magicbyte.ports import TopicPartition
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.records.layout import Dialect
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 LARGEST_SLICE = 256 << 20  # bytes per task; each task costs 25 ms of CPU, in which 100,000 small records become rows
 SMALLEST_SLICE = 8 << 20
 HEADERS_SLICE = 1 << 30  # bytes per task that reads only headers
-_MAX_OFFSET = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -41,11 +40,11 @@ class RecordLimits:
     """The limits of filters and options on records. Bounds as in Selection; timestamps in ms."""
 
     first: int = 0
-    end: int = _MAX_OFFSET
+    end: int = MAX_OFFSET
     since: int | None = None
     until: int | None = None
 
-    def narrowed(self, *, first: int = 0, end: int = _MAX_OFFSET) -> RecordLimits:
+    def narrowed(self, *, first: int = 0, end: int = MAX_OFFSET) -> RecordLimits:
         """Return the limits restricted to offsets from `first` to below `end`."""
         return replace(self, first=max(self.first, first), end=min(self.end, end))
 
@@ -235,7 +234,7 @@ def _slices(
     segments = reader.segments_from(selection.first)
     if not segments:
         return
-    bases = [*(segment.base_offset for segment in segments[1:]), _MAX_OFFSET]
+    bases = [*(segment.base_offset for segment in segments[1:]), MAX_OFFSET]
     for segment, next_base in zip(segments, bases, strict=True):
         if segment.base_offset >= selection.end:
             return
@@ -341,11 +340,11 @@ def _with_bounds(options: SourceOptions, reader: SegmentReader, limits: RecordLi
     if first is None:
         if options.start_strategy == "error":
             raise no_record(partition.name, start)
-        first = _MAX_OFFSET
-    if first not in (EARLIEST, _MAX_OFFSET) and first < log_start and options.fail_on_data_loss:
+        first = MAX_OFFSET
+    if first not in (EARLIEST, MAX_OFFSET) and first < log_start and options.fail_on_data_loss:
         assert first is not None, "no match was dealt with"
         raise lost(partition.name, first, log_start)
-    end_offset = _MAX_OFFSET if last in (None, LATEST) else last
+    end_offset = MAX_OFFSET if last in (None, LATEST) else last
     assert end_offset is not None, "LATEST and no match are the open end"
     return limits.narrowed(first=max(first, log_start), end=end_offset)
 

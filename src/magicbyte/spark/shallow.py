@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from magicbyte.log.files.reader import MAX_OFFSET
 from magicbyte.records import layout
 from magicbyte.records.layout import Dialect
 
@@ -54,7 +55,6 @@ def shallow_schema(*, millis: bool = False) -> pa.Schema:
     return schema.append(pa.field(MAX_MILLIS_COLUMN, pa.int64())) if millis else schema
 
 
-_MAX_OFFSET = (1 << 63) - 1
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 
 
@@ -100,7 +100,7 @@ def rows_within(headers: Headers, first: int, end: int) -> tuple[np.ndarray[Any,
     keep = np.ones(len(headers), np.bool_)
     if headers.dialect is Dialect.ENRICHED:
         return np.flatnonzero(keep), True
-    behind = (headers.offset >= end) & ~headers.is_wrapper & (end < _MAX_OFFSET)
+    behind = (headers.offset >= end) & ~headers.is_wrapper & (end < MAX_OFFSET)
     more = not behind.any()
     if not more:
         keep[int(behind.argmax()) :] = False

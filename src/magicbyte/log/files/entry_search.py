@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.compiled.running_crc import CRC32, CRC32C, CrcKind
-from magicbyte.log.files.reader import CHUNK_BYTES
+from magicbyte.log.files.reader import CHUNK_BYTES, MAX_OFFSET
 from magicbyte.records import search_kernels as search
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.header import extent_of
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from magicbyte.ports import ReadableFile
 
 MAX_RELATIVE = (1 << 31) - 1
-MAX_OFFSET = (1 << 63) - 1
 
 CREDIT_BYTES = 64 << 20
 HEAD_BYTES = 4096  # of an entry, read to test it

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import TYPE_CHECKING
 
-from magicbyte.log.files.entry_search import HEAD_BYTES, MAX_OFFSET, MAX_RELATIVE, Entry, EntrySearch
+from magicbyte.log.files.entry_search import HEAD_BYTES, MAX_RELATIVE, Entry, EntrySearch
+from magicbyte.log.files.reader import MAX_OFFSET
 from magicbyte.records import search_kernels as search
 from magicbyte.records.kernels import batches
 from magicbyte.records.layout import (
@@ -32,9 +32,6 @@ from magicbyte.records.layout import (
     V0_OVERHEAD,
     V1_KEY_LENGTH,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _LOOK_BACK = 1024  # bytes searched back for the record that contains a candidate
 _LOOK_BACK_PLAIN = 64  # the same for a message

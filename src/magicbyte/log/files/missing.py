@@ -275,10 +275,10 @@ class _SegmentEnd(NamedTuple):
 
 
 def _segment_end(partition: PartitionDirectory, segment: SegmentFiles) -> _SegmentEnd:
-    from magicbyte.log.files.reader import SegmentReader
+    from magicbyte.log.files.reader import MAX_OFFSET, SegmentReader
 
     try:
-        position = SegmentReader(partition).start_position(segment, (1 << 63) - 1)
+        position = SegmentReader(partition).start_position(segment, MAX_OFFSET)
     except CorruptRecordError:
         position = 0
     end, damage = segment.base_offset, list[CorruptRecordError]()

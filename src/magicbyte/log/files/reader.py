@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from magicbyte.records.columns import RecordColumns
 
 CHUNK_BYTES = 4 << 20
-_MAX_OFFSET = (1 << 63) - 1
+MAX_OFFSET = (1 << 63) - 1
 
 
 class Isolation(enum.Enum):
@@ -54,7 +54,7 @@ class Selection:
     """Limits of a read: offsets from `first` to below `end`, timestamps (ms) from `since` to below `until`."""
 
     first: int = 0
-    end: int = _MAX_OFFSET
+    end: int = MAX_OFFSET
     since: int | None = None
     until: int | None = None
     isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -434,7 +434,7 @@ def select_rows(
     for row in range(len(table)):
         offset = int(table.offset[row])
         if table.magic[row] == 2:
-            if offset >= selection.end < _MAX_OFFSET:
+            if offset >= selection.end < MAX_OFFSET:
                 return rows, False
             _, last, latest = extent_of(table.buffer, int(table.position[row]))
             if last < selection.first > 0:
@@ -444,7 +444,7 @@ def select_rows(
             if selection.since is not None and latest < selection.since:
                 continue
         elif table.count[row] < 2:
-            if table.count[row] == 1 and offset >= selection.end < _MAX_OFFSET:
+            if table.count[row] == 1 and offset >= selection.end < MAX_OFFSET:
                 return rows, False
             if offset < selection.first > 0:  # the message's offset, or that of a wrapper's last message
                 continue
@@ -456,8 +456,8 @@ def select_records(columns: RecordColumns, selection: Selection) -> RecordColumn
     """Return the selected ones of `columns`."""
     since, until = selection.since, selection.until
     # impossible negative offsets are shown, not hidden
-    first = selection.first if selection.first > 0 else -_MAX_OFFSET - 1
-    end = selection.end if selection.end < _MAX_OFFSET else _MAX_OFFSET + 1
+    first = selection.first if selection.first > 0 else -MAX_OFFSET - 1
+    end = selection.end if selection.end < MAX_OFFSET else MAX_OFFSET + 1
     offsets: Any = columns.offset
     if isinstance(offsets, list):
         lowest, highest = min(offsets), max(offsets)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from magicbyte.compiled.checksums import CASTAGNOLI, IEEE
 from magicbyte.compiled.kernel import worth_compiling
 from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
-from magicbyte.log.files.entry_search import CREDIT_BYTES, MAX_OFFSET, EntrySearch, Limits
+from magicbyte.log.files.entry_search import CREDIT_BYTES, EntrySearch, Limits
 from magicbyte.log.files.filesystem import data_pieces
 from magicbyte.log.files.judgement import RUN, Judgement, Resumption
-from magicbyte.log.files.reader import CHUNK_BYTES, Buffers, Window
+from magicbyte.log.files.reader import CHUNK_BYTES, MAX_OFFSET, Buffers, Window
 from magicbyte.records import search_kernels as search
 from magicbyte.records.decode import decode_rows
 from magicbyte.records.extent import OFFSETS_AND_TIMES, last_offsets

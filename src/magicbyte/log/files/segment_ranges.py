@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.log.files.entry_search import MAX_OFFSET, Entry, EntrySearch, Limits
+from magicbyte.log.files.entry_search import Entry, EntrySearch, Limits
+from magicbyte.log.files.reader import MAX_OFFSET
 from magicbyte.log.files.resync import RowOrder, Sound, first_offset_at, walk
 from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.records.forms import form_for

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from magicbyte.log.files.directory import LOG
-from magicbyte.log.files.entry_search import MAX_OFFSET, Limits
+from magicbyte.log.files.entry_search import Limits
 from magicbyte.log.files.index_writer import MAX_RELATIVE
+from magicbyte.log.files.reader import MAX_OFFSET
 from magicbyte.log.files.resync import Sound, first_offset_at, known_lasts, sound_beginning
 from magicbyte.log.live.segment_names import CLEANED, SWAP
 from magicbyte.records.scan import scan

@@ -6,7 +6,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from magicbyte.archive.compact import CompactOptions, compact_logs, mend
 from magicbyte.archive.compact_groups import WrittenGroup, join_groups
@@ -24,9 +24,6 @@ from magicbyte.spark.pipeline.work import (
     failed,
     raise_first,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def options_of(work: Work, stage: Stage) -> CompactOptions:

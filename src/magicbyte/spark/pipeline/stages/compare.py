@@ -6,7 +6,7 @@ import itertools
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.files.directory import PartitionDirectory, discover
@@ -23,9 +23,6 @@ from magicbyte.spark.pipeline.work import (
     may_salvage,
     raise_first,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from magicbyte.errors import MagicbyteError
 from magicbyte.log.files.directory import PartitionDirectory
@@ -20,9 +20,6 @@ from magicbyte.spark.pipeline.work import (
     failed,
     raise_first,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.work import (
     Json,
     Work,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def run(work: Work, _stage: Stage) -> Json:

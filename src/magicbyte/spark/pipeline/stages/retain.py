@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from magicbyte.log.files.index_writer import IndexRules
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.work import (
     Json,
     Work,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 def run(work: Work, stage: Stage) -> Json:
