@@ -13,15 +13,18 @@ import pytest
 import golden_data
 from builders import contents, unbase64
 from cli.command import run
+from log.made_sets import resealed
 from magicbyte.archive import writer as writing
 from magicbyte.client import Client, admin
 from magicbyte.client.groups import committed_offsets
 from magicbyte.client.produce import send
+from magicbyte.codecs import Codec
+from magicbyte.records.encode import Format
 from magicbyte.rescue import produce as producing
 from magicbyte.rescue import rescue as steps
 from magicbyte.testing import Broker
 from mirror.pair import CrashError, Seen, dies, records
-from mirror.sets import some
+from mirror.sets import some, stored
 from rescue.builders import OLD, backup_of, by_partition, no_steps, receipt_of
 
 
@@ -184,6 +187,20 @@ def test_a_directory_is_one_that_a_broker_opens(tmp_path: Path) -> None:
             assert receipt[f"{case.topic}-0"]["same"]
             if case.has_records and not case.has_committed:
                 assert cells(seen(broker, case.topic)) == expected(name)
+
+
+def test_a_batch_that_cannot_be_decompressed_is_left_out_and_those_around_it_are_rescued(tmp_path: Path) -> None:
+    batches = [stored(Format.V2, Codec.GZIP, 10 * number) for number in range(3)]
+    junk = bytearray(batches[1])
+    junk[-20:] = bytes(20)
+    batches[1] = resealed(junk)  # the checksum is right: it was written so
+    log = tmp_path / "backup/topic-0" / f"{0:020}.log"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"".join(batches))
+    receipt = receipt_of(tmp_path / "backup", "--to", tmp_path / "new", "--work", tmp_path / "work", status=1)
+    (found,) = receipt["partitions"]
+    assert (found["records"], found["error"]) == (20, None)
+    assert [left_out["position"] for left_out in found["leftOut"]] == [len(batches[0])]
 
 
 def test_a_folder_whose_name_no_topic_can_have_is_not_passed_off_as_rescued(tmp_path: Path) -> None:
