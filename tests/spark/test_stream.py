@@ -157,6 +157,13 @@ def test_batches_are_limited_by_records_in_shares(tmp_path: Path) -> None:
     assert len(step(stream, {}, ReadAllAvailable())[1]) == 90  # a trigger that wants all
 
 
+def test_each_partition_gets_one_offset_at_least_whatever_the_limit(tmp_path: Path) -> None:
+    write_partition(tmp_path, "a-0", some_records(3))
+    write_partition(tmp_path, "a-1", some_records(6))
+    _, batch = step(stream_of(tmp_path, startingOffsets="earliest", maxOffsetsPerTrigger="1"), {})
+    assert sorted(batch) == numbered("a", 0, 0, 1) + numbered("a", 1, 0, 1)
+
+
 @pytest.mark.parametrize("magic", [1, 2])
 def test_batches_are_limited_by_bytes(tmp_path: Path, magic: int) -> None:
     target = Format.V1 if magic == 1 else Format.V2
