@@ -16,11 +16,11 @@ from broker.test_rights import REFUSED, serving
 from magicbyte.broker.broker import Broker
 from magicbyte.broker.offer import OWN
 from magicbyte.errors import UnsupportedVersionError
+from magicbyte.metadata.acl_nodes import LITERAL_CHANGES
 from magicbyte.protocol import APIS, read_response, write_request
 from magicbyte.protocol.messages import offset_commit as commit
 from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.security.acls import (
-    LITERAL_CHANGES,
     AccessControlEntry,
     AclOperation,
     Pattern,

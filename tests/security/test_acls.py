@@ -1,8 +1,8 @@
-"""ACLs by themselves: what they decide, and their nodes. Numbers in brackets are the specification's checks."""
+"""ACLs by themselves: what they decide. Numbers in brackets are the specification's checks."""
 
 import pytest
 
-from magicbyte.errors import InvalidRequestError, MetadataError
+from magicbyte.errors import InvalidRequestError
 from magicbyte.security.acls import (
     AccessControlEntry,
     AclOperation,
@@ -12,8 +12,6 @@ from magicbyte.security.acls import (
     Permission,
     ResourcePattern,
     ResourceType,
-    dump_entries,
-    load_entries,
 )
 from magicbyte.security.principal import Principal, parse_super_users
 
@@ -115,58 +113,6 @@ def test_any_topic_is_one_that_no_denial_covers() -> None:  # [64, 65]
         topic("a", allow(AclOperation.WRITE), prefixed=True), topic("abc", deny(AclOperation.WRITE), prefixed=True)
     )
     assert any_of(both)
-
-
-def test_a_node_is_written_as_kafka_2_8_writes_it_and_read_as_3_9_does() -> None:
-    entries = frozenset({allow(AclOperation.READ, Principal("User", "a"))})
-    data = b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Read","host":"*"}]}'
-    assert dump_entries(entries) == data
-    newer = b'{"acls":[{"principal":"User:a","permissionType":"ALLOW","host":"*","operation":"read"}],"version":1}'
-    assert load_entries("/kafka-acl/Topic/t", newer) == load_entries("/kafka-acl/Topic/t", data) == entries
-    configs = frozenset({deny(AclOperation.DESCRIBE_CONFIGS)})
-    assert b'"operation":"DescribeConfigs"' in dump_entries(configs)
-    assert load_entries("/x", dump_entries(configs)) == configs
-
-
-def test_a_single_backslash_in_a_name_is_read() -> None:  # [52]
-    data = (
-        rb'{"version":1,"acls":[{"principal":"User:CN=a\,b","permissionType":"Allow","operation":"Read","host":"*"}]}'
-    )
-    (entry,) = load_entries("/x", data)
-    assert entry.principal.name == r"CN=a\,b"
-    assert load_entries("/x", dump_entries(frozenset({entry}))) == {entry}
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"[]",
-        b'{"version":2,"acls":[]}',
-        b'{"version":1}',
-        b'{"version":1,"acls":[{"principal":"a","permissionType":"Allow","operation":"Read","host":"*"}]}',
-        b'{"version":1,"acls":[{"principal":"User:a","permissionType":"Allow","operation":"Fly","host":"*"}]}',
-        b'{"version":1,"acls":[{"principal":7,"permissionType":"Allow","operation":"Read","host":"*"}]}',
-        b'{"version":1,"acls":7}',
-        b" " * ((1 << 20) + 1),
-    ],
-)
-def test_a_damaged_node_is_refused(data: bytes) -> None:
-    with pytest.raises(MetadataError):
-        load_entries("/kafka-acl/Topic/t", data)
-
-
-def test_paths_and_notes_are_kafkas() -> None:
-    literal = ResourcePattern(ResourceType.TRANSACTIONAL_ID, "x")
-    assert literal.path == "/kafka-acl/TransactionalId/x"
-    assert literal.note() == ("/kafka-acl-changes/acl_changes_", b"TRANSACTIONAL_ID:x")
-    assert literal.note(is_old=True) == ("/kafka-acl-changes/acl_changes_", b"TransactionalId:x")
-    prefixed = ResourcePattern(TOPIC, "n", Pattern.PREFIXED)
-    assert prefixed.path == "/kafka-acl-extended/prefixed/Topic/n"
-    assert prefixed.note() == (
-        "/kafka-acl-extended-changes/acl_changes_",
-        b'{"version":1,"resourceType":"TOPIC","name":"n","patternType":"PREFIXED"}',
-    )
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from magicbyte.errors import (
     NodeExistsError,
     NoNodeError,
 )
+from magicbyte.metadata import acl_nodes
 from magicbyte.metadata.on_loop import LoopStore
 from magicbyte.metadata.readable import check_acls, knows_prefixed_acls, knows_resource_type
 from magicbyte.ports import CreateNode, DeleteNode, NodeChange, NodeEvent, SetNode
@@ -69,7 +70,7 @@ class Authorizer:
         """Return the nodes that a broker of the cluster's protocol creates: others keep older ones from starting."""
         protocol = self._runtime.config.tree_protocol
         patterns = [Pattern.LITERAL, *([Pattern.PREFIXED] if knows_prefixed_acls(protocol) else [])]
-        changes = {Pattern.LITERAL: acls.LITERAL_CHANGES, Pattern.PREFIXED: acls.PREFIXED_CHANGES}
+        changes = {Pattern.LITERAL: acl_nodes.LITERAL_CHANGES, Pattern.PREFIXED: acl_nodes.PREFIXED_CHANGES}
         return [
             *(
                 _type_path(kind, each)
@@ -148,7 +149,7 @@ class Authorizer:
     async def _read(self) -> None:
         store = self._store
         self._own.clear()
-        for path in (acls.LITERAL_CHANGES, acls.PREFIXED_CHANGES):
+        for path in (acl_nodes.LITERAL_CHANGES, acl_nodes.PREFIXED_CHANGES):
             if await store.exists(path, self._changed) is not None:
                 await store.children(path, self._changed)
         resources = [
@@ -156,7 +157,7 @@ class Authorizer:
             for (pattern, kind), names in zip(_PLACES, await store.children_many(_TYPE_PATHS), strict=True)
             for name in names or ()
         ]
-        nodes = await store.get_many([each.path for each in resources])
+        nodes = await store.get_many([acl_nodes.acls_path(each) for each in resources])
         found = {
             resource: _entries(resource, node)
             for resource, node in zip(resources, nodes, strict=True)
@@ -189,18 +190,18 @@ class Authorizer:
                     log.debug("another one changes ACLs at the same time: %s", error)
                 else:
                     return
-        raise MetadataError(resource.path, f"{_ATTEMPTS} attempts failed because of concurrent changes")
+        raise MetadataError(acl_nodes.acls_path(resource), f"{_ATTEMPTS} attempts failed because of concurrent changes")
 
     async def _change(self, resource: ResourcePattern, add: Entries, remove: Entries) -> None:
-        store, path = self._store, resource.path
+        store, path = self._store, acl_nodes.acls_path(resource)
         node = await store.exists(path)
-        before = frozenset[acls.AccessControlEntry]() if node is None else acls.load_entries(path, node.data)
+        before = frozenset[acls.AccessControlEntry]() if node is None else acl_nodes.load_entries(path, node.data)
         after = (before | add) - remove
         if after == before:
             return
-        data = acls.dump_entries(after)
-        if len(data) > acls.MOST_NODE_BYTES:
-            raise MetadataError(path, f"expected at most {acls.MOST_NODE_BYTES} bytes of ACLs, found {len(data)}")
+        data = acl_nodes.dump_entries(after)
+        if len(data) > acl_nodes.MOST_NODE_BYTES:
+            raise MetadataError(path, f"expected at most {acl_nodes.MOST_NODE_BYTES} bytes of ACLs, found {len(data)}")
         change: NodeChange
         if node is None:
             change = CreateNode(path, data)
@@ -208,7 +209,7 @@ class Authorizer:
             change = SetNode(path, data, node.version)
         else:
             change = DeleteNode(path, node.version)
-        note, said = resource.note(is_old=not knows_prefixed_acls(self._runtime.config.tree_protocol))
+        note, said = acl_nodes.acl_change(resource, is_old=not knows_prefixed_acls(self._runtime.config.tree_protocol))
         old = await self._old_notes(note.rpartition("/")[0], self._runtime.clock.now_ms())
         await store.transaction([change, *old, CreateNode(note, said, sequence=True)])
         self._own[resource] = after
@@ -229,7 +230,7 @@ _PLACES: Final = [(pattern, kind) for pattern in Pattern for kind in ResourceTyp
 
 
 def _type_path(kind: ResourceType, pattern: Pattern) -> str:
-    return ResourcePattern(kind, "", pattern).path.rstrip("/")
+    return acl_nodes.acls_path(ResourcePattern(kind, "", pattern)).rstrip("/")
 
 
 _TYPE_PATHS: Final = [_type_path(kind, pattern) for pattern, kind in _PLACES]
@@ -237,7 +238,7 @@ _TYPE_PATHS: Final = [_type_path(kind, pattern) for pattern, kind in _PLACES]
 
 def _entries(resource: ResourcePattern, node: Node) -> Entries:
     try:
-        return acls.load_entries(resource.path, node.data)
+        return acl_nodes.load_entries(acl_nodes.acls_path(resource), node.data)
     except MetadataError as error:
         why = "only super users have access to the resource of this node until it is repaired: %s"
         log.error(why, error)  # noqa: TRY400 (a trace says nothing more)

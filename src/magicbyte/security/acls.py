@@ -1,32 +1,22 @@
-"""Kafka's ACLs: model, decisions, and nodes in the metadata tree."""
+"""Kafka's ACLs: model and decisions."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from magicbyte.errors import InvalidRequestError, MetadataError
-from magicbyte.metadata.layout import dump, load
 from magicbyte.security.principal import EVERYBODY, Principal
 
-LITERAL_ROOT: Final = "/kafka-acl"
-PREFIXED_ROOT: Final = "/kafka-acl-extended/prefixed"
-LITERAL_CHANGES: Final = "/kafka-acl-changes"
-PREFIXED_CHANGES: Final = "/kafka-acl-extended-changes"
-CHANGE_NAME: Final = "acl_changes_"
 CLUSTER_NAME: Final = "kafka-cluster"
 ANY_NAME: Final = "*"
-MOST_NODE_BYTES: Final = 1 << 20
-"""The maximum size of the ACLs of one resource: that of a ZooKeeper node."""
-
 
 _MOST_KEPT: Final = 10_000  # decisions that are kept, for requests that ask for the same again
 _LONGEST_KEPT: Final = 500  # characters of both names: topics may have 249, others may be as long as a request or token
 
 
 class ResourceType(enum.IntEnum):
-    """A type of resource, by its number in the protocol; `node` is its name in the tree."""
+    """A type of resource, by its number in the protocol."""
 
     TOPIC = 2
     GROUP = 3
@@ -34,11 +24,6 @@ class ResourceType(enum.IntEnum):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
-
-    @property
-    def node(self) -> str:
-        """The type's name in paths: TransactionalId."""
-        return _words(self.name)
 
 
 class AclOperation(enum.IntEnum):
@@ -94,24 +79,6 @@ class ResourcePattern(NamedTuple):
     name: str
     pattern: Pattern = Pattern.LITERAL
 
-    @property
-    def path(self) -> str:
-        """The path of its ACLs in the tree. Names are not escaped there: groups may contain slashes."""
-        root = LITERAL_ROOT if self.pattern is Pattern.LITERAL else PREFIXED_ROOT
-        return f"{root}/{self.type.node}/{self.name}"
-
-    def note(self, *, is_old: bool = False) -> tuple[str, bytes]:
-        """Return the node, without its number, that notifies brokers of changed ACLs; and its data.
-
-        `is_old`: brokers before 2.0 read it. They know TransactionalId, and not TRANSACTIONAL_ID; 0.11 does not start
-        with that.
-        """
-        if self.pattern is Pattern.LITERAL:
-            kind = self.type.node if is_old else self.type.name
-            return f"{LITERAL_CHANGES}/{CHANGE_NAME}", f"{kind}:{self.name}".encode()
-        said = {"version": 1, "resourceType": self.type.name, "name": self.name, "patternType": "PREFIXED"}
-        return f"{PREFIXED_CHANGES}/{CHANGE_NAME}", dump(said)
-
 
 class AccessControlEntry(NamedTuple):
     """One ACL of a resource. `host` is an address as text, or `*`."""
@@ -128,49 +95,6 @@ class AccessControlEntry(NamedTuple):
 
 Entries = frozenset[AccessControlEntry]
 DENY_ALL: Final = AccessControlEntry(EVERYBODY, Permission.DENY, AclOperation.ALL)
-
-
-def dump_entries(entries: Entries) -> bytes:
-    """Return the data of a node, as Kafka 2.8 writes it."""
-    acls = [
-        {
-            "principal": str(each.principal),
-            "permissionType": _words(each.permission.name),
-            "operation": _words(each.operation.name),
-            "host": each.host,
-        }
-        for each in sorted(entries)
-    ]
-    return dump({"version": 1, "acls": acls})
-
-
-def load_entries(path: str, data: bytes) -> Entries:
-    """Parse a node of any Kafka release. Raises MetadataError."""
-    if len(data) > MOST_NODE_BYTES:
-        raise MetadataError(path, f"expected at most {MOST_NODE_BYTES} bytes of ACLs, found {len(data)}")
-    try:
-        fields = load(path, data)
-    except MetadataError:  # Kafka 1.0 and older did not escape the backslashes of certificates' names
-        fields = load(path, data.replace(b"\\", b"\\\\"))
-    if fields.get("version") != 1:
-        raise MetadataError(path, f"expected ACLs of version 1, found {data[:80]!r}")
-    try:
-        return frozenset(_entry(each) for each in fields["acls"])
-    except (KeyError, TypeError, AttributeError, InvalidRequestError) as error:
-        raise MetadataError(path, f"expected ACLs, found {data[:80]!r}") from error
-
-
-def _entry(said: Any) -> AccessControlEntry:
-    permission, operation = _member(Permission, said["permissionType"]), _member(AclOperation, said["operation"])
-    return AccessControlEntry(Principal.parse(said["principal"]), permission, operation, str(said["host"]))
-
-
-def _words(name: str) -> str:
-    return "".join(each.capitalize() for each in name.split("_"))
-
-
-def _member(kind: Any, text: str) -> Any:
-    return kind[{_words(each.name).lower(): each.name for each in kind}[text.lower()]]
 
 
 class Acls:
