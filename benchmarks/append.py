@@ -20,17 +20,17 @@ from collections.abc import Callable
 
 import data
 import harness
-from magicbyte.codecs import Codec, decompress_into
-from magicbyte.compiled.kernel import warm
-from magicbyte.log.append.prepare import prepare
-from magicbyte.log.append.reencode import rebuild
-from magicbyte.log.append.rules import AppendRules, Request
-from magicbyte.log.append.sets import read_set
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
-from magicbyte.records.entry import parse_entry
-from magicbyte.records.message import MessageView
-from magicbyte.wire.checksum import crc32c
+from magicbyte.engine.codecs import Codec, decompress_into
+from magicbyte.engine.compiled.kernel import warm
+from magicbyte.engine.log.append.prepare import prepare
+from magicbyte.engine.log.append.reencode import rebuild
+from magicbyte.engine.log.append.rules import AppendRules, Request
+from magicbyte.engine.log.append.sets import read_set
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.engine.records.entry import parse_entry
+from magicbyte.engine.records.message import MessageView
+from magicbyte.engine.wire.checksum import crc32c
 
 NOW = 1_700_000_100_000
 ROUNDS = 11

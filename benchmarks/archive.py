@@ -22,16 +22,16 @@ from pathlib import Path
 import numpy as np
 
 import data
-from magicbyte.archive.writer import LogDirectoryWriter
-from magicbyte.codecs import Codec
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
-from magicbyte.records.control import ControlType, build_marker
-from magicbyte.records.encode import BatchHeader, Format, encode
-from magicbyte.records.layout import Dialect
-from magicbyte.records.scan import BatchTable, scan
-from magicbyte.wire.checksum import crc32c
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.records.columns import BytesColumn, HeaderColumns, RecordColumns
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.engine.records.encode import BatchHeader, Format, encode
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.records.scan import BatchTable, scan
+from magicbyte.engine.wire.checksum import crc32c
+from magicbyte.tools.archive.writer import LogDirectoryWriter
 
 START = 1_700_000_000_000
 KEYS = 50_000

@@ -41,14 +41,19 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import data
 import harness
 from data import kafka_oracle
-from magicbyte.protocol import APIS, Message, read_response, write_request
-from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, columns_of, encode
-from magicbyte.records.layout import TimestampType
+from magicbyte.engine.protocol import APIS, Message, read_response, write_request
+from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from magicbyte.engine.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, columns_of, encode
+from magicbyte.engine.records.layout import TimestampType
 
 OURS = "magicbyte"
 ROUNDS, WARM_UPS = 3, 2

@@ -25,15 +25,15 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from broker import Server, free_port
 from cluster import BROKERS, Cluster, cluster
-from magicbyte.client import Client
-from magicbyte.client.fetch import FetchOptions, fetch_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.errors import ErrorCode, MagicbyteError
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format
+from magicbyte.access.client import Client
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.errors import ErrorCode, MagicbyteError
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format
+from server.broker import Server, free_port
 
 CANARY, TOPIC = 1, "orders"
 PRODUCER = "producer"
@@ -42,7 +42,7 @@ WATCH_S, EVERY_S = 10, 0.01
 OLD, NEW = range(2), range(2, 3)
 SLOW = """
 import time
-from magicbyte.log.live.partition_log import PartitionLog
+from magicbyte.engine.log.live.partition_log import PartitionLog
 appended = PartitionLog.append
 def slowly(*arguments, **given):
     time.sleep(0.01)

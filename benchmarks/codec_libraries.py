@@ -1,4 +1,4 @@
-"""Compression libraries on the bytes of record batches, and magicbyte.codecs beside them, in the same run.
+"""Compression libraries on the bytes of record batches, and magicbyte.engine.codecs beside them, in the same run.
 
 What is compared: decompressing a payload into one large buffer that is used again and again, as magicbyte does with a
 log's batches (so a library that returns new bytes pays for copying them there), and compressing a batch to bytes. Each
@@ -34,7 +34,7 @@ import zstandard
 from isal import isal_zlib
 from zlib_ng import zlib_ng
 
-from magicbyte.codecs import Codec, compress, decompress_into
+from magicbyte.engine.codecs import Codec, compress, decompress_into
 
 SEED = 20260101
 ROUNDS = 7

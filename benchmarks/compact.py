@@ -26,17 +26,17 @@ import numpy as np
 
 import data
 import harness
-from magicbyte.archive.writer import LogDirectoryWriter
-from magicbyte.codecs import Codec
-from magicbyte.log.cleaning.compaction import CleanableOffsets, Compaction, CompactionConfig
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.log.live.config import LogConfig
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment
-from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
-from magicbyte.records.encode import Format, encode_chunks
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.cleaning.compaction import CleanableOffsets, Compaction, CompactionConfig
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.log.live.config import LogConfig
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment
+from magicbyte.engine.records.columns import BytesColumn, HeaderColumns, RecordColumns
+from magicbyte.engine.records.encode import Format, encode_chunks
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.tools.archive.writer import LogDirectoryWriter
 
 TARGET = 2.0
 ROUNDS = 3

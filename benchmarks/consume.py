@@ -26,10 +26,10 @@ from typing import Any
 import broker
 import data
 import harness
-from magicbyte.client import Client, admin
-from magicbyte.client.produce import send
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import columns_of
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.produce import send
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import columns_of
 
 ROUNDS = {"text": 3, "json": 1}
 BYTES = 1_000_000_000

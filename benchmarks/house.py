@@ -50,8 +50,8 @@ def repeated(work: Callable[[], object]) -> float:
 
 def sets(count: int, size: int) -> list[bytes]:
     """Return uncompressed batches of 100 records of so many bytes."""
-    from magicbyte.records.columns import Record
-    from magicbyte.records.encode import Format, encode_records
+    from magicbyte.engine.records.columns import Record
+    from magicbyte.engine.records.encode import Format, encode_records
 
     value = (b"a line of text that says little 0123456789 " * 30)[:size]
     return [
@@ -65,8 +65,8 @@ def sets(count: int, size: int) -> list[bytes]:
 
 def decode() -> float:
     """Decode 8 MB."""
-    from magicbyte.compiled.kernel import warm
-    from magicbyte.records.decode import decode as decoded
+    from magicbyte.engine.compiled.kernel import warm
+    from magicbyte.engine.records.decode import decode as decoded
 
     warm()
     data = memoryview(b"".join(sets(700, 100)))
@@ -75,12 +75,12 @@ def decode() -> float:
 
 def append() -> float:
     """Prepare a set of 16 kB."""
-    from magicbyte.codecs import Codec
-    from magicbyte.compiled.kernel import warm
-    from magicbyte.log.append.prepare import prepare
-    from magicbyte.log.append.rules import AppendRules
-    from magicbyte.records.columns import Record
-    from magicbyte.records.encode import Format, encode_records
+    from magicbyte.engine.codecs import Codec
+    from magicbyte.engine.compiled.kernel import warm
+    from magicbyte.engine.log.append.prepare import prepare
+    from magicbyte.engine.log.append.rules import AppendRules
+    from magicbyte.engine.records.columns import Record
+    from magicbyte.engine.records.encode import Format, encode_records
 
     warm()
     rows = [Record(at, 1_700_000_000_000, 0, None, b"%d words of a text " % at * 60) for at in range(16)]
@@ -92,15 +92,15 @@ def append() -> float:
 
 def requests(which: str) -> float:
     """Answer Produce or Fetch requests of a broker in this process."""
-    from magicbyte.broker.broker import Broker
-    from magicbyte.broker.config import BrokerConfig
-    from magicbyte.broker.parts import FilePart
-    from magicbyte.broker.request import ClientConnection
-    from magicbyte.protocol import write_request
-    from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-    from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-    from magicbyte.records.columns import Record
-    from magicbyte.records.encode import Format, encode_records
+    from magicbyte.engine.protocol import write_request
+    from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+    from magicbyte.engine.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+    from magicbyte.engine.records.columns import Record
+    from magicbyte.engine.records.encode import Format, encode_records
+    from magicbyte.server.broker.broker import Broker
+    from magicbyte.server.broker.config import BrokerConfig
+    from magicbyte.server.broker.parts import FilePart
+    from magicbyte.server.broker.request import ClientConnection
 
     def frame(request: FetchRequest | ProduceRequest, version: int) -> bytes:
         return bytes(write_request(request, version, correlation_id=1, client_id="client"))[4:]
@@ -209,7 +209,7 @@ def main(commit: str, *chosen: str) -> None:
         measures["verify --deep"] = lambda tree: used(verify, tree)
         measures["serve, start"] = served
         measures["import magicbyte"] = lambda tree: used([*python, "import magicbyte"], tree)
-        measures["import the broker"] = lambda tree: used([*python, "import magicbyte.broker.broker"], tree)
+        measures["import the broker"] = lambda tree: used([*python, "import magicbyte.server.broker.broker"], tree)
         known = json.loads((HERE / "results/house.json").read_text())["cases"]
         cases: dict[str, object] = known.get(commit, {})
         for what in chosen or measures:

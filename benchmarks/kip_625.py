@@ -1,9 +1,10 @@
 """KIP-625's table: sizes and times of a MetadataResponse with its integers fixed, and variable at their best and worst.
 
-The messages are those of tests/protocol/kip_625.py, version 9. "Struct" is an interpreter that walks the schema at each
-call (tests/protocol/interpreter.py), "Buffer" generated code, as the document calls its two ways. Each figure is the
-median of rounds in which all cases take turns. The document's own table, of Java, stands beside; it does not say what
-was done in the time that it prints, so only its ratios to fixed are compared. The plot shows the size of the message
+The messages are those of tests/engine/protocol/kip_625.py, version 9. "Struct" is an interpreter that walks the schema
+at each call (tests/engine/protocol/interpreter.py), "Buffer" generated code, as the document calls its two ways. Each
+figure is the median of rounds in which all cases take turns. The document's own table, of Java, stands beside; it does
+not say what was done in the time that it prints, so only its ratios to fixed are compared. The plot shows the size of
+the message
 of 93 partitions when each integer of each partition is one value.
 
 Run: python benchmarks/kip_625.py   (written to benchmarks/results/kip_625.json, .md and .svg)
@@ -21,10 +22,10 @@ import harness
 HERE = Path(__file__).parent
 sys.path[0] = str(HERE.parent / "tests")  # instead of benchmarks/, which has a protocol.py, too
 
+from engine.protocol import interpreter  # noqa: E402  (the tests' modules)
+from engine.protocol.generated import Codec, compiled  # noqa: E402
+from engine.protocol.kip_625 import BEST, EXAMPLES, FIXED, VERSION, WORST, Example  # noqa: E402
 from magicbyte.schema import MessageSchema, check  # noqa: E402
-from protocol import interpreter  # noqa: E402  (the tests' modules)
-from protocol.generated import Codec, compiled  # noqa: E402
-from protocol.kip_625 import BEST, EXAMPLES, FIXED, VERSION, WORST, Example  # noqa: E402
 
 ROUNDS = 15
 TURN_SECONDS = 0.1
@@ -224,7 +225,7 @@ def page(results: dict[str, object]) -> str:
         f"{FIXED} and {BEST} bytes are sizes of a message; {WORST} is out of reach of every message that takes {FIXED}",
         "bytes fixed: a varint adds at most a byte to an int32 or an int16, and around every int16 there are more",
         f"bytes that are no integers. So no message grows by more than a quarter, and {FIXED} bytes to 4019 at most",
-        "(`tests/protocol/test_kip_625.py`).",
+        "(`tests/engine/protocol/test_kip_625.py`).",
         "",
         "## Size by value",
         "",

@@ -30,19 +30,19 @@ from pathlib import Path
 
 import data
 import harness
-from magicbyte.compiled.kernel import warm
-from magicbyte.log.append.prepare import prepare
-from magicbyte.log.append.rules import AppendRules
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.live.config import LogConfig
-from magicbyte.log.live.group_commit import GroupCommit
-from magicbyte.log.live.lookups import offset_for_timestamp
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment
-from magicbyte.records.batch import RecordBatch
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
-from magicbyte.records.entry import entries
+from magicbyte.engine.compiled.kernel import warm
+from magicbyte.engine.log.append.prepare import prepare
+from magicbyte.engine.log.append.rules import AppendRules
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.live.config import LogConfig
+from magicbyte.engine.log.live.group_commit import GroupCommit
+from magicbyte.engine.log.live.lookups import offset_for_timestamp
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.engine.records.entry import entries
 
 NOW = 1_700_000_100_000
 LOOKUPS = 20_000

@@ -34,28 +34,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import harness
-from magicbyte.broker import appends, conversion, dispatch, fetch
-from magicbyte.broker.broker import Broker
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.metrics import MOST_NEW, UNNAMED, ApiMetrics, Metrics, TopicMetrics
-from magicbyte.broker.parts import FilePart
-from magicbyte.broker.request import ClientConnection
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.client import BrokerNode
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets
+from magicbyte.access.net.scrape import scrape
 from magicbyte.cli.main import main as magicbyte
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.client import BrokerNode
-from magicbyte.client.fetch import FetchOptions, fetch_sets
-from magicbyte.net.scrape import scrape
-from magicbyte.protocol import write_request
-from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from magicbyte.protocol.messages.produce import (
+from magicbyte.engine.protocol import write_request
+from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.server.broker import appends, conversion, dispatch, fetch
+from magicbyte.server.broker.broker import Broker
+from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.broker.metrics import MOST_NEW, UNNAMED, ApiMetrics, Metrics, TopicMetrics
+from magicbyte.server.broker.parts import FilePart
+from magicbyte.server.broker.request import ClientConnection
 
 ROUNDS, REQUESTS, SCRAPES = 5, 2000, 20
 PARTITIONS = 200

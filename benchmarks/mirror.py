@@ -34,21 +34,21 @@ from typing import Any, NamedTuple
 import broker
 import data
 import harness
-from broker import Server
 from data import kafka_oracle
-from magicbyte.client import Client, admin
-from magicbyte.client.offsets import LATEST, list_offset
-from magicbyte.client.produce import Addressed, goes_with, send_together
-from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, ErrorCode
-from magicbyte.log.append.reencode import joined
-from magicbyte.mirror.rewrite import closed_message
-from magicbyte.protocol.fields import as_bytes
-from magicbyte.records.batch import RecordBatch
-from magicbyte.records.decode import decode
-from magicbyte.records.encode import Format, encode
-from magicbyte.records.entry import entries
-from magicbyte.records.message import MessageView
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.offsets import LATEST, list_offset
+from magicbyte.access.client.produce import Addressed, goes_with, send_together
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import BrokerError, ErrorCode
+from magicbyte.engine.log.append.reencode import joined
+from magicbyte.engine.protocol.fields import as_bytes
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.decode import decode
+from magicbyte.engine.records.encode import Format, encode
+from magicbyte.engine.records.entry import entries
+from magicbyte.engine.records.message import MessageView
+from magicbyte.tools.mirror.rewrite import closed_message
+from server.broker import Server
 
 PARTITIONS = 8
 MEGABYTES = {("gzip", 100): 100, ("gzip", 1000): 200, ("zstd", 100): 100, ("lz4", 100): 200}

@@ -24,27 +24,27 @@ from typing import Any
 
 import data
 import harness
-from magicbyte.client import Client
-from magicbyte.client.client import BrokerNode
-from magicbyte.client.connection import Connection
-from magicbyte.client.fetch import ClosedSets
-from magicbyte.client.produce import Addressed
-from magicbyte.client.produce_frames import Produced, SetsRequest, SetsResponse
-from magicbyte.client.versions import BrokerVersions
-from magicbyte.compiled.kernel import WORTH_LOADING, expect
-from magicbyte.mirror import outbox
-from magicbyte.mirror.flow import Flow
-from magicbyte.mirror.rewrite import ProducerIdentity, Storage, closed_batch
-from magicbyte.net.stream import Stream
-from magicbyte.protocol import APIS, read_response, write_request, write_response
-from magicbyte.protocol.message import COPIED
-from magicbyte.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from magicbyte.records.batch import RecordBatch
-from magicbyte.records.encode import Format
-from magicbyte.records.entry import entries
-from magicbyte.records.forward import NO_LIMIT, forward_batches
-from magicbyte.records.forward_kernels import HEADER
-from magicbyte.records.scan import scan
+from magicbyte.access.client import Client
+from magicbyte.access.client.client import BrokerNode
+from magicbyte.access.client.connection import Connection
+from magicbyte.access.client.fetch import ClosedSets
+from magicbyte.access.client.produce import Addressed
+from magicbyte.access.client.produce_frames import Produced, SetsRequest, SetsResponse
+from magicbyte.access.client.versions import BrokerVersions
+from magicbyte.access.net.stream import Stream
+from magicbyte.engine.compiled.kernel import WORTH_LOADING, expect
+from magicbyte.engine.protocol import APIS, read_response, write_request, write_response
+from magicbyte.engine.protocol.message import COPIED
+from magicbyte.engine.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.entry import entries
+from magicbyte.engine.records.forward import NO_LIMIT, forward_batches
+from magicbyte.engine.records.forward_kernels import HEADER
+from magicbyte.engine.records.scan import scan
+from magicbyte.tools.mirror import outbox
+from magicbyte.tools.mirror.flow import Flow
+from magicbyte.tools.mirror.rewrite import ProducerIdentity, Storage, closed_batch
 
 PARTITIONS = 8
 ROUNDS = 40

@@ -3,11 +3,11 @@
 import numpy as np
 
 import data
-from magicbyte.compiled.kernel import expect
-from magicbyte.records.columns import BytesColumn, RecordColumns
-from magicbyte.records.convert import ConversionReport, convert
-from magicbyte.records.decode import DecodeOptions, decode
-from magicbyte.records.encode import Format, encode_chunks
+from magicbyte.engine.compiled.kernel import expect
+from magicbyte.engine.records.columns import BytesColumn, RecordColumns
+from magicbyte.engine.records.convert import ConversionReport, convert
+from magicbyte.engine.records.decode import DecodeOptions, decode
+from magicbyte.engine.records.encode import Format, encode_chunks
 
 PROGRAM = "from magicbyte.cli.main import main; main()"  # for python -c: the command line
 

@@ -47,13 +47,13 @@ import data
 import harness
 import spark as source
 from interop import jvm, spark_kafka
-from magicbyte.archive.writer import LogDirectoryWriter
-from magicbyte.log.files.directory import discover
-from magicbyte.records.columns import BytesColumn
-from magicbyte.records.encode import Format
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.records.columns import BytesColumn
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark import local_session
 from magicbyte.spark.pipeline import driver, load
 from magicbyte.spark.pipeline.cluster import cluster
+from magicbyte.tools.archive.writer import LogDirectoryWriter
 from pipeline_kills import below
 
 PAGE, HEADER_BYTES = 4096, 61

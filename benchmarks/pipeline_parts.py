@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 import harness
-from magicbyte.archive.writer import LogDirectoryWriter
-from magicbyte.codecs import Codec
-from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.spark.pipeline import driver, load
+from magicbyte.tools.archive.writer import LogDirectoryWriter
 
 ROUNDS = 5
 PER_SET, SETS_AT_ONCE = 100, 64

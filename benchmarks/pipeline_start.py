@@ -22,8 +22,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import harness
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
 
 RESULT = Path(__file__).parent / "results" / "pipeline_start.json"
 PIPELINE = """\

@@ -33,15 +33,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import harness
-from magicbyte.client import Client
-from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
-from magicbyte.client.fetch import FetchOptions, fetch_sets
-from magicbyte.codecs import Codec
-from magicbyte.migration import planner
-from magicbyte.net.scrape import Scrape, scrape
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets
+from magicbyte.access.net.scrape import Scrape, scrape
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.tools.migration import planner
 
 WINDOW_S = 6.0
 STEADY = 1.1  # the largest of rates that are taken for the same, over the smallest

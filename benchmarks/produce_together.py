@@ -19,19 +19,19 @@ from unittest.mock import patch
 
 import harness
 from append import append, produced
-from magicbyte.broker.appends import Appends
-from magicbyte.broker.broker import Broker
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.request import ClientConnection
-from magicbyte.codecs import Codec, decompress_into
-from magicbyte.compiled.kernel import warm
-from magicbyte.log.append.rules import AppendRules
-from magicbyte.net.server import Handler
-from magicbyte.protocol import write_request
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from magicbyte.records.encode import Format
-from magicbyte.records.entry import parse_entry
-from magicbyte.records.message import MessageView
+from magicbyte.access.net.server import Handler
+from magicbyte.engine.codecs import Codec, decompress_into
+from magicbyte.engine.compiled.kernel import warm
+from magicbyte.engine.log.append.rules import AppendRules
+from magicbyte.engine.protocol import write_request
+from magicbyte.engine.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.entry import parse_entry
+from magicbyte.engine.records.message import MessageView
+from magicbyte.server.broker.appends import Appends
+from magicbyte.server.broker.broker import Broker
+from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.broker.request import ClientConnection
 
 TOPIC = "topic"
 COUNTS = (1, 10, 32)

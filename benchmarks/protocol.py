@@ -20,16 +20,16 @@ from typing import Any
 from uuid import UUID
 
 import harness
-from magicbyte.protocol import Message
-from magicbyte.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from magicbyte.protocol.messages.metadata import (
+from magicbyte.engine.protocol import Message
+from magicbyte.engine.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from magicbyte.engine.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magicbyte.engine.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 TARGETS = {
     "encode": {"kio": 8.0, "kafka-python": 3.0, "aiokafka": 1.5},

@@ -45,18 +45,36 @@ from confluent_kafka.admin import (
 
 import data
 import harness
-from broker import OURS, Peer, Server, Turns, consume, first_records, free_port, kafka, ours, produce, producer, values
-from magicbyte.errors import MagicbyteError
-from magicbyte.protocol import APIS, read_response, write_request
-from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from magicbyte.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from magicbyte.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, columns_of, encode
-from magicbyte.records.layout import TimestampType
-from magicbyte.security.scram import ScramClient
+from magicbyte.access.security.scram import ScramClient
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.protocol import APIS, read_response, write_request
+from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.engine.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from magicbyte.engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from magicbyte.engine.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, columns_of, encode
+from magicbyte.engine.records.layout import TimestampType
 from magicbyte.testing.certificates import Authority
+from server.broker import (
+    OURS,
+    Peer,
+    Server,
+    Turns,
+    consume,
+    first_records,
+    free_port,
+    kafka,
+    ours,
+    produce,
+    producer,
+    values,
+)
 
 sys.path.append(str(data.HERE.parent / "tests"))
 

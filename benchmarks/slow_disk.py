@@ -23,16 +23,21 @@ from contextlib import contextmanager
 from typing import Any
 
 import harness
-from broker import Peer, Server
-from magicbyte.broker.broker import Broker
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.log.files.filesystem import LocalFiles, LocalWritableFile
-from magicbyte.ports import Buffer
-from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.log.files.filesystem import LocalFiles, LocalWritableFile
+from magicbyte.engine.ports import Buffer
+from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from magicbyte.engine.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.server.broker.broker import Broker
+from magicbyte.server.broker.config import BrokerConfig
+from server.broker import Peer, Server
 
 DELAY_S = 0.02
 ROUNDS = 1000

@@ -102,9 +102,9 @@ def value_bytes(path: str) -> int:
     """Return the bytes of all values of a segment. Runs in a worker."""
     import numpy as np
 
-    from magicbyte.log.files.directory import discover
-    from magicbyte.log.files.reader import SegmentReader
-    from magicbyte.records.decode import DecodeOptions
+    from magicbyte.engine.log.files.directory import discover
+    from magicbyte.engine.log.files.reader import SegmentReader
+    from magicbyte.engine.records.decode import DecodeOptions
 
     (partition,) = discover([path])
     total = 0

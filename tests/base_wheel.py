@@ -36,7 +36,7 @@ def link_base_packages(folder: Path) -> None:
 def type_pages(folder: Path) -> None:
     """Follow each page in a folder of its own, beside `tour`."""
     from magicbyte.cli.main import main
-    from magicbyte.errors import MagicbyteError
+    from magicbyte.engine.errors import MagicbyteError
 
     for name in OFFLINE:
         own = folder / name.replace("/", "-")

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from magicbyte.records.columns import Record
+from magicbyte.engine.records.columns import Record
 
 
 def run(work: Any, seconds: float = 60) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src/magicbyte"
 GENERATED = ("messages", "stored", "extensions")
+HOUSES = ("engine", "access", "server", "tools")
 
 
 def parsed(code: str) -> ast.Module:
@@ -33,6 +34,12 @@ def tree_of(path: Path) -> ast.Module:
 
 @functools.cache
 def sources() -> dict[str, ast.Module]:
-    """The trees of the modules of `src/` that are written by hand, by path; do not change them."""
+    """The trees of the modules of `src/` that are written by hand, by path from the room on; do not change them."""
     paths = (path for path in SOURCE.rglob("*.py") if path.parent.name not in GENERATED)
-    return {path.relative_to(SOURCE).as_posix(): tree_of(path) for path in sorted(paths)}
+    return {from_room(path): tree_of(path) for path in sorted(paths)}
+
+
+def from_room(path: Path) -> str:
+    """The path of a module without its house: no two rooms have one name."""
+    parts = path.relative_to(SOURCE).parts
+    return "/".join(parts[1:] if parts[0] in HOUSES and parts[1] != "__init__.py" else parts)

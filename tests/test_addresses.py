@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from magicbyte.addresses import LAST_PORT, addresses, host_and_port, zookeeper_addresses
-from magicbyte.client import Client
-from magicbyte.errors import InvalidConfigError, NetworkError
-from magicbyte.net.scrape import scrape
-from magicbyte.net.stream import SocketStream
+from magicbyte.access.client import Client
+from magicbyte.access.net.scrape import scrape
+from magicbyte.access.net.stream import SocketStream
+from magicbyte.engine.addresses import LAST_PORT, addresses, host_and_port, zookeeper_addresses
+from magicbyte.engine.errors import InvalidConfigError, NetworkError
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_zookeeper_has_a_default_port_and_a_path() -> None:
 
 def test_a_store_refuses_a_bad_zookeeper_address() -> None:
     pytest.importorskip("kazoo")
-    from magicbyte.metadata.zookeeper import ZooKeeperStore
+    from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 
     with pytest.raises(InvalidConfigError, match=r"zookeeper.connect: 'localhost:99999': expected a port"):
         ZooKeeperStore("localhost:99999")

@@ -1,4 +1,4 @@
-"""Time has one source, `magicbyte.clock`: dates for what is stored, the monotonic clock for what is waited for."""
+"""Time has one source, `access/clock.py`: dates for what is stored, the monotonic clock for what is waited for."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.clock import SystemClock
+from magicbyte.access.clock import SystemClock
 from syntax import parsed, tree_of
 
 SOURCE = Path(__file__).parent.parent / "src/magicbyte"
-ONLY_PLACE = SOURCE / "clock.py"
+ONLY_PLACE = SOURCE / "access/clock.py"
 DATES = {
     "time": {"time", "time_ns", "ctime", "clock_gettime", "clock_gettime_ns"},
     "datetime": {"now", "utcnow", "today"},

@@ -23,11 +23,11 @@ from click.testing import CliRunner
 import base_wheel
 import magicbyte
 from cli.command import run
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.groups import Committed, commit_offsets
+from magicbyte.access.client.produce import send
 from magicbyte.cli.main import main
-from magicbyte.client import Client, admin
-from magicbyte.client.groups import Committed, commit_offsets
-from magicbyte.client.produce import send
-from magicbyte.records.columns import Record
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 from pages import OFFLINE, ROOT, blocks, commands_of, run_python
 
@@ -108,7 +108,7 @@ PYTHON_ELSEWHERE = {
     "protocol/README.md": "tests/schema/test_pages.py",
     "spark/dataframes.md": "tests/spark/test_pages.py",
     "spark/pipeline.md": "tests/spark/test_pages.py",
-    "broker/security.md": "tests/security/test_settings.py",  # `ClientSecurity.of`, with certificates
+    "broker/security.md": "tests/access/security/test_settings.py",  # `ClientSecurity.of`, with certificates
 }
 
 

@@ -4,11 +4,12 @@ import re
 from inspect import getmembers, isclass
 from pathlib import Path
 
-from magicbyte import errors
-from magicbyte.client.client import RETRIABLE
-from magicbyte.errors import ErrorCode, MagicbyteError
+import magicbyte
+from magicbyte.access.client.client import RETRIABLE
+from magicbyte.engine import errors
+from magicbyte.engine.errors import ErrorCode, MagicbyteError
 
-ROOT = Path(errors.__file__).parent
+ROOT = Path(magicbyte.__file__).parent
 PAGE = (Path(__file__).parent.parent / "docs/reference/errors.md").read_text(encoding="utf-8")
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
-from magicbyte import extras
-from magicbyte.compiled import kernel
-from magicbyte.errors import MissingExtraError
+from magicbyte.engine import extras
+from magicbyte.engine.compiled import kernel
+from magicbyte.engine.errors import MissingExtraError
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_no_modules_import_each_other_not_even_for_types() -> None:
 
 def test_one_module_of_the_broker_knows_the_whole_of_it() -> None:
     """Handlers and services are given the parts that they use (docs/decisions/0015-what-handlers-take.md)."""
-    room = "magicbyte.broker."
+    room = "magicbyte.server.broker."
     users = {each for each, used in imports().items() if each.startswith(room) and f"{room}broker" in used}
     assert users == set()
     assert {each for each, used in imports().items() if f"{room}wiring" in used} == {f"{room}broker"}
@@ -212,9 +212,14 @@ def exists(name: str) -> bool:
 
 
 def test_a_dotted_name_that_does_not_exist_is_found() -> None:
-    text = 'm.setattr("magicbyte.records.scan.gone", 1); run([python, "-m", "magicbyte.records.scan"])'
-    assert [name for _, name in dotted_names(parsed(text))] == ["magicbyte.records.scan.gone", "magicbyte.records.scan"]
-    assert [name for _, name in dotted_names(parsed(text)) if not exists(name)] == ["magicbyte.records.scan.gone"]
+    text = 'm.setattr("magicbyte.engine.records.scan.gone", 1); run([python, "-m", "magicbyte.engine.records.scan"])'
+    assert [name for _, name in dotted_names(parsed(text))] == [
+        "magicbyte.engine.records.scan.gone",
+        "magicbyte.engine.records.scan",
+    ]
+    assert [name for _, name in dotted_names(parsed(text)) if not exists(name)] == [
+        "magicbyte.engine.records.scan.gone"
+    ]
 
 
 def test_dotted_names_in_strings_of_tests_and_tools_exist() -> None:

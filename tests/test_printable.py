@@ -6,7 +6,7 @@ import re
 import unicodedata
 from pathlib import Path
 
-from magicbyte.printable import logger, printable, printable_label, printable_text
+from magicbyte.engine.printable import logger, printable, printable_label, printable_text
 
 UNSAFE = {"Cc", "Zl", "Zp", "Cs"}
 TURNS = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}

@@ -27,21 +27,21 @@ import pytest
 import golden_data
 import magicbyte
 from magicbyte import Codec, CorruptRecordError, Format, LogDirectoryError, Record, UnknownTopicError, testing
-from magicbyte.archive.convert import PartitionConversion
-from magicbyte.archive.diff import Difference, DiffReport, PartitionComparison, What
-from magicbyte.archive.findings import Finding, Severity
-from magicbyte.archive.inventory import FetchedInventory, PartitionInventory
-from magicbyte.archive.salvage import Aside, Loss, SalvagedPartition, SalvageReport
-from magicbyte.archive.tally import FormatCount, Holes, Lz4Headers, OpenTransaction, RecordFacts, Tally
-from magicbyte.client import admin
-from magicbyte.client.produce import send
-from magicbyte.log.files.directory import PartitionDirectory, discover
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.reader import DamageHandler
-from magicbyte.ports import TopicPartition
+from magicbyte.access.client import admin
+from magicbyte.access.client.produce import send
+from magicbyte.engine.log.files.directory import PartitionDirectory, discover
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.reader import DamageHandler
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.convert import ConversionReport
+from magicbyte.engine.records.encode import encode_records
 from magicbyte.public import logs, operations, sources
-from magicbyte.records.convert import ConversionReport
-from magicbyte.records.encode import encode_records
+from magicbyte.tools.archive.convert import PartitionConversion
+from magicbyte.tools.archive.diff import Difference, DiffReport, PartitionComparison, What
+from magicbyte.tools.archive.findings import Finding, Severity
+from magicbyte.tools.archive.inventory import FetchedInventory, PartitionInventory
+from magicbyte.tools.archive.salvage import Aside, Loss, SalvagedPartition, SalvageReport
+from magicbyte.tools.archive.tally import FormatCount, Holes, Lz4Headers, OpenTransaction, RecordFacts, Tally
 
 FACE = Path(__file__).with_name("public_face.txt")
 RETURNED = (
@@ -244,10 +244,10 @@ def test_importing_loads_nothing_and_no_name_loads_numba_arrow_or_spark() -> Non
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[] []\n"
 
 
-def test_records_is_the_function_also_when_the_package_of_that_name_was_imported() -> None:
-    import magicbyte.records.columns
+def test_records_is_the_function_also_when_the_room_of_that_name_was_imported() -> None:
+    import magicbyte.engine.records.columns
 
-    assert sys.modules["magicbyte.records"].columns.Record is Record
+    assert magicbyte.engine.records.columns.Record is Record
     assert inspect.signature(magicbyte.records) == inspect.signature(logs.records)
     assert pickle.loads(pickle.dumps(magicbyte.records)) is magicbyte.records  # as Spark does with what tasks call
     assert seen(magicbyte.records(folder_of(ZSTD))) == ZSTD.records()

@@ -2,8 +2,7 @@
 
 import pytest
 
-from magicbyte.broker.versions import SERVED
-from magicbyte.releases import (
+from magicbyte.engine.releases import (
     Release,
     first_with,
     inter_broker_versions,
@@ -13,6 +12,7 @@ from magicbyte.releases import (
     releases_of,
     tells_isr_at_once,
 )
+from magicbyte.server.broker.versions import SERVED
 
 FETCH, LIST_OFFSETS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, SHUTDOWN, EPOCHS = 1, 2, 4, 5, 6, 7, 23
 

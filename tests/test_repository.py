@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.extras import EXTRAS
+from magicbyte.engine.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -86,22 +86,21 @@ def test_every_extra_is_known_to_what_says_that_it_is_missing() -> None:
 # ---- rooms
 
 
-def test_every_folder_of_the_package_is_a_room_with_a_place_in_the_order() -> None:
-    contracts = PROJECT["tool"]["importlinter"]["contracts"]
-    rooms = {layer.strip("()") for layer in contracts[0]["layers"]}
-    folders = {path.name for path in (ROOT / "src/magicbyte").iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders <= rooms
+@pytest.mark.parametrize("house", ["", "engine", "access", "server", "tools"])
+def test_every_folder_of_the_package_and_of_a_house_has_a_place_in_the_order(house: str) -> None:
+    container = f"magicbyte.{house}".rstrip(".")
+    (order,) = [
+        each for each in PROJECT["tool"]["importlinter"]["contracts"] if container in each.get("containers", ())
+    ]
+    inside = (ROOT / "src/magicbyte" / house).iterdir()
+    assert order["exhaustive"]
+    assert {path.name for path in inside if (path / "__init__.py").exists()} <= set(order["layers"])
 
 
-def test_every_room_below_the_line_is_kept_from_sockets_and_clocks() -> None:
-    contracts = PROJECT["tool"]["importlinter"]["contracts"]
-    layers = [layer.strip("()") for layer in contracts[0]["layers"]]
-    below = {
-        room
-        for room in layers[layers.index("replication") :]
-        if (ROOT / "src/magicbyte" / room / "__init__.py").exists()
-    }
-    assert {f"magicbyte.{room}" for room in below} <= set(contracts[-1]["source_modules"])
+def test_the_engine_is_kept_from_sockets_and_clocks() -> None:
+    last = PROJECT["tool"]["importlinter"]["contracts"][-1]
+    assert {"magicbyte.engine", "magicbyte.schema"} <= set(last["source_modules"])
+    assert {"socket", "threading", "asyncio", "time", "random"} <= set(last["forbidden_modules"])
 
 
 def test_releases_of_kafka_are_compared_in_one_place() -> None:

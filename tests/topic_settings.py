@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.topic_config import check_overrides, resolve
-from magicbyte.log.append.rules import AppendRules
-from magicbyte.log.cleaning.compaction import CompactionConfig
-from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.live.config import LogConfig
+from magicbyte.engine.log.append.rules import AppendRules
+from magicbyte.engine.log.cleaning.compaction import CompactionConfig
+from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.engine.log.live.config import LogConfig
+from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.broker.topic_config import check_overrides, resolve
 
 BROKER = BrokerConfig()
 

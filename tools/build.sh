@@ -20,7 +20,7 @@ git archive "$commit" | tar -x -C "$folder/tree"
 "$python" -I -m pip --disable-pip-version-check --quiet install --target "$folder/hatchling" \
     --require-hashes --only-binary=:all: -r requirements/release.txt
 cd "$folder/tree"
-"$python" -P tools/images.py src/magicbyte/compiled/images
+"$python" -P tools/images.py src/magicbyte/engine/compiled/images
 "$python" -P tools/man_pages.py man
 "$python" -P tools/prepare_release.py .
 chmod -R u=rwX,go=rX .

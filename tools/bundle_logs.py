@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import golden_data
-from magicbyte.codecs import Codec
-from magicbyte.records.enriched import (
+from engine.records.enriched_control import build_enriched_control
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.enriched import (
     EnrichedControl,
     LeaderEpochPayload,
     Tag,
@@ -19,7 +20,6 @@ from magicbyte.records.enriched import (
     build_enriched_wrapper,
     encode_tags,
 )
-from records.enriched_control import build_enriched_control
 
 ARCHIVE = Path(__file__).resolve().parent.parent / "src/magicbyte/cli/tour_logs.zip"
 CASES = (

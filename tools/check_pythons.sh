@@ -25,7 +25,7 @@ for python in "$@"; do
 import asyncio
 
 import magicbyte
-from magicbyte.client import admin
+from magicbyte.access.client import admin
 
 
 async def produce(address: str) -> None:

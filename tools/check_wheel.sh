@@ -12,10 +12,10 @@ tools/build.sh "$folder"
 pip() { "$folder/venv/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
 pip install "$(echo "$folder"/magicbyte-*.whl)"
 cd "$folder" # away from the sources
-venv/bin/python -c 'from magicbyte.extras import EXTRAS, present; assert not any(map(present, EXTRAS))'
+venv/bin/python -c 'from magicbyte.engine.extras import EXTRAS, present; assert not any(map(present, EXTRAS))'
 # The machine code that came along: all kernels, without Numba, and the same records as of the plain twins.
-venv/bin/magicbyte warm | grep -q "kernels are ready in .*magicbyte/compiled/images"
-outcomes() { MAGICBYTE_KERNELS=$1 venv/bin/python "$root/tests/wire/golden_outcomes.py" >"$1.json"; }
+venv/bin/magicbyte warm | grep -q "kernels are ready in .*magicbyte/engine/compiled/images"
+outcomes() { MAGICBYTE_KERNELS=$1 venv/bin/python "$root/tests/engine/wire/golden_outcomes.py" >"$1.json"; }
 outcomes compiled
 outcomes plain
 venv/bin/python - <<'END'
@@ -23,7 +23,7 @@ import json
 
 compiled, plain = (json.load(open(f"{name}.json")) for name in ("compiled", "plain"))
 assert compiled["outcomes"] == plain["outcomes"]
-assert "magicbyte/compiled/images" in compiled["library"] and compiled["kernels"] and not plain["kernels"]
+assert "magicbyte/engine/compiled/images" in compiled["library"] and compiled["kernels"] and not plain["kernels"]
 END
 grep -q "on.-damage" venv/share/man/man1/magicbyte-cat.1 # where man looks for what a command in venv/bin is
 venv/bin/magicbyte tour --unpack tour

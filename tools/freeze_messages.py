@@ -11,9 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+from engine.protocol.schemas import all_schemas, versions  # noqa: E402
+from engine.protocol.values import examples  # noqa: E402
 from interop.kafka_messages import NEW, OLD, Json, ask, java_version  # noqa: E402  (the tests' modules)
-from protocol.schemas import all_schemas, versions  # noqa: E402
-from protocol.values import examples  # noqa: E402
 
 TARGET = ROOT / "tests/golden/protocol/messages.jsonl.gz"
 

@@ -1,4 +1,4 @@
-"""Writes the generated code of magicbyte.protocol and the pages of docs/protocol from the files in schemas/.
+"""Writes the generated code of magicbyte.engine.protocol and the pages of docs/protocol from the files in schemas/.
 
 Run: python tools/generate.py [--check]. With --check nothing is written, and the exit status is 1 if anything is stale.
 """
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def generated(root: Path = ROOT) -> dict[Path, dict[str, str]]:
     """Return the generated files of each folder: their texts by their names."""
-    protocol, docs = root / "src/magicbyte/protocol", root / "docs/protocol"
+    protocol, docs = root / "src/magicbyte/engine/protocol", root / "docs/protocol"
     schemas = {folder: load_directory(root / "schemas" / folder) for folder in ("messages", "records", "extensions")}
     history = json.loads((root / "docs/protocol/history.json").read_text(encoding="utf-8"))
     found = {
@@ -26,7 +26,7 @@ def generated(root: Path = ROOT) -> dict[Path, dict[str, str]]:
     }
     for folder, code, place in (("messages", "messages", ""), ("records", "stored", "stored"), ("extensions",) * 3):
         way = "../.." if not place else "../../.."
-        home = Folder(f"schemas/{folder}", f"src/magicbyte/protocol/{code}", way)
+        home = Folder(f"schemas/{folder}", f"src/magicbyte/engine/protocol/{code}", way)
         found[protocol / code] = modules(schemas[folder])
         found.setdefault(docs / place, {}).update(pages(schemas[folder], home, history))
     return found

@@ -1,7 +1,7 @@
 """Make the machine code of all kernels for the processors that a wheel has it for: `python tools/images.py FOLDER`.
 
 Numba's front end makes LLVM's language of each kernel, LLVM makes machine code of that for each level of processor
-(`magicbyte.compiled.shipped.LEVELS`), whatever this machine is, and LLD links a shared object of it. Needs `ld.lld`
+(`shipped.LEVELS`), whatever this machine is, and LLD links a shared object of it. Needs `ld.lld`
 (on Debian or Ubuntu: sudo apt install lld). Takes a minute for each level. The same sources and the same versions of
 Numba and LLVM give the same bytes.
 
@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("magicbyte.codecs", "magicbyte.records", "magicbyte.log")
+ROOMS = ("magicbyte.engine.codecs", "magicbyte.engine.records", "magicbyte.engine.log")
 LINK = ("-shared", "-s", "--gc-sections", "--build-id=none", "-z", "relro", "-z", "now", "-z", "noexecstack")
 SPEED = 3
 
 
 def main(folder: Path, names: list[str]) -> None:
     """Make the levels of these names, or all of them."""
-    from magicbyte.compiled import shipped
+    from magicbyte.engine.compiled import shipped
 
     if shutil.which("ld.lld") is None:
         raise SystemExit("tools/images.py: needs ld.lld; on Debian or Ubuntu: sudo apt install lld")
@@ -60,7 +60,7 @@ def _make(folder: Path, level: Any, scratch: Path) -> None:
     warnings.simplefilter("ignore")  # of Numba's cache
     from llvmlite import binding as llvm
 
-    from magicbyte.compiled import kernel, shipped
+    from magicbyte.engine.compiled import kernel, shipped
 
     shipped.made_for = level
     for room in ROOMS:
@@ -86,7 +86,7 @@ def code_of(each: Any, level: Any, target: Any) -> bytes:
     """Return the object file of one kernel. It stands alone, or the build fails: a wheel has all or none."""
     from llvmlite import binding as llvm
 
-    from magicbyte.compiled import image, kernel, shipped
+    from magicbyte.engine.compiled import image, kernel, shipped
 
     origin = each.origin
     name = shipped.symbol(origin.__module__, origin.__name__)

@@ -17,7 +17,13 @@ from typing import Any, Final
 ROOT = Path(__file__).parent.parent
 STAGE, SITE = ROOT / "build/site-pages", ROOT / "build/site"
 TOP: Final = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE")
-MODULES: Final = ("magicbyte", "magicbyte.testing", "magicbyte.client", "magicbyte.client.admin", "magicbyte.errors")
+MODULES: Final = (
+    "magicbyte",
+    "magicbyte.testing",
+    "magicbyte.access.client",
+    "magicbyte.access.client.admin",
+    "magicbyte.engine.errors",
+)
 """Modules whose docstrings are the Python reference."""
 SHELVES: Final = (
     "start", "guides", "commands", "python", "spark", "broker", "formats", "protocol", "schema", "reference",

@@ -36,12 +36,13 @@ SOURCE = ROOT / "src" / "magicbyte"
 PROBE = ROOT / "tools" / "mutation_probe.py"
 FOUND = ROOT / "build" / "mutations"
 """What the first run of each folder of tests has found."""
+HOUSES = ("engine", "access", "server", "tools")
 TESTS = {  # of each room: its own, and those of the rooms that use it
-    "metadata": ("metadata", "broker"),
-    "rescue": ("rescue", "cli"),
-    "migration": ("migration", "cli", "broker/test_planner.py"),
-    "mirror": ("mirror", "cli"),
-    "client": ("client", "cli", "mirror", "broker"),
+    "metadata": ("server/metadata", "server/broker"),
+    "rescue": ("tools/rescue", "cli"),
+    "migration": ("tools/migration", "cli", "server/broker/test_planner.py"),
+    "mirror": ("tools/mirror", "cli"),
+    "client": ("access/client", "cli", "tools/mirror", "server/broker"),
     "spark": ("spark", "cli"),
 }
 MARKS = "not interop and not campaign and not slow"
@@ -74,7 +75,18 @@ class Change:
 
     def rank(self, seed: int) -> bytes:
         """Return what changes are sorted by."""
-        return hashlib.sha256(repr((seed, self.key)).encode()).digest()
+        return hashlib.sha256(repr((seed, (self.path_without_house, *self.key[1:]))).encode()).digest()
+
+    @property
+    def path_without_house(self) -> str:
+        """The path as if the room stood in no house: a move of a room to another house chooses no other changes."""
+        parts = Path(self.path).parts
+        return "/".join((*parts[:2], *(parts[3:] if parts[2] in HOUSES else parts[2:])))
+
+    @property
+    def room(self) -> str:
+        """The room of the file."""
+        return Path(self.path_without_house).parts[2]
 
     def applied(self, text: str) -> str:
         """Return the file's text with this change."""
@@ -180,7 +192,8 @@ def is_program(change: Change) -> bool:
 
 def candidates(rooms: list[str], seed: int) -> Iterator[Change]:
     """Yield the changes of these rooms, one of each line, in an order that depends on the seed."""
-    files = [path for room in rooms for path in sorted((SOURCE / room).rglob("*.py"))]
+    homes = [home for room in rooms for home in (SOURCE / room, *(SOURCE / house / room for house in HOUSES))]
+    files = [path for home in homes for path in sorted(home.rglob("*.py"))]
     seen: set[tuple[object, ...]] = set()
     for change in sorted(
         (change for path in files for change in changes_of(path)), key=lambda change: change.rank(seed)
@@ -348,7 +361,7 @@ def main() -> None:
         changes = list(islice(fresh, max(0, options.count - len(rows))))
     found = []
     if changes and not options.tests:
-        rooms = dict.fromkeys(Path(change.path).parts[2] for change in changes)
+        rooms = dict.fromkeys(change.room for change in changes)
         folders = dict.fromkeys(folder for room in rooms for folder in TESTS[room])
         found = [find_tests(folder, changes, options.under) for folder in folders]
     for number, change in enumerate(changes):

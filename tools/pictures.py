@@ -17,9 +17,9 @@ from typing import Any, Final
 from click.testing import CliRunner
 
 from magicbyte.cli.main import main
-from magicbyte.records.columns import Record
-from magicbyte.records.decode import decode
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.decode import decode
+from magicbyte.engine.records.encode import Format, encode_records
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs/images"

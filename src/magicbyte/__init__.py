@@ -15,14 +15,13 @@ import sys
 
 TYPE_CHECKING = False  # true for type checkers; importing `typing` would take longer than everything else here
 if TYPE_CHECKING:
-    from inspect import Signature
     from types import ModuleType
     from typing import Any
 
     from magicbyte import testing
-    from magicbyte.client.producer import RecordProducer
-    from magicbyte.codecs import Codec
-    from magicbyte.errors import (
+    from magicbyte.access.client.producer import RecordProducer
+    from magicbyte.engine.codecs import Codec
+    from magicbyte.engine.errors import (
         BatchTooLargeError,
         BrokerError,
         CorruptRecordError,
@@ -33,12 +32,12 @@ if TYPE_CHECKING:
         UnknownTopicError,
         UnsupportedCompressionError,
     )
+    from magicbyte.engine.records.columns import Record
+    from magicbyte.engine.records.encode import Format
+    from magicbyte.engine.records.layout import Dialect
     from magicbyte.public.client import Client
     from magicbyte.public.logs import Log, open_log, records
     from magicbyte.public.operations import convert, diff, inventory, salvage, verify
-    from magicbyte.records.columns import Record
-    from magicbyte.records.encode import Format
-    from magicbyte.records.layout import Dialect
 else:
     ModuleType = type(sys)
 
@@ -73,16 +72,17 @@ __all__ = [
 
 _MODULES = {
     "Client": "public.client",
-    "Codec": "codecs",
-    "Dialect": "records.layout",
-    "Format": "records.encode",
+    "Codec": "engine.codecs",
+    "Dialect": "engine.records.layout",
+    "Format": "engine.records.encode",
     "Log": "public.logs",
-    "RecordProducer": "client.producer",
-    "Record": "records.columns",
+    "RecordProducer": "access.client.producer",
+    "Record": "engine.records.columns",
     "convert": "public.operations",
     "diff": "public.operations",
     "inventory": "public.operations",
     "open_log": "public.logs",
+    "records": "public.logs",
     "salvage": "public.operations",
     "verify": "public.operations",
 }
@@ -103,7 +103,7 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept every name
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}: expected one of {', '.join(__all__)}")
         if name == "testing":
             return _imported("testing")
-        value = getattr(_imported(_MODULES.get(name, "errors")), name)
+        value = getattr(_imported(_MODULES.get(name, "engine.errors")), name)
         globals()[name] = value
         return value
 
@@ -111,35 +111,3 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept every name
 def __dir__() -> list[str]:
     """Return the public names, for completion."""
     return [*__all__, "__version__"]
-
-
-class _CallableRoom(ModuleType):
-    """The module `magicbyte.records`, which is also the public function.
-
-    The public function has the name of an internal package: any import from that package replaces the function by the
-    package in this namespace.
-    """
-
-    def __call__(self, *args: "Any", **kwargs: "Any") -> "Any":
-        """Call the public function."""
-        return self._function(*args, **kwargs)
-
-    def __reduce__(self) -> "tuple[Any, ...]":
-        """Pickle the module by name, as cloudpickle does with ordinary modules."""
-        return _imported, ("records",)
-
-    @property
-    def __signature__(self) -> "Signature":
-        """The function's signature, for `help` and editors."""
-        from inspect import signature
-
-        return signature(self._function)
-
-    @property
-    def _function(self) -> "Any":
-        from magicbyte.public.logs import records
-
-        return records
-
-
-_imported("records").__class__ = _CallableRoom  # a cheap import: the package's `__init__` has only a docstring

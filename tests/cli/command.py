@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from cli import json_members
 from magicbyte.cli.main import main
 from magicbyte.cli.options import OutputPath
-from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN
+from magicbyte.engine.log.files.checkpoints import CLEAN_SHUTDOWN
 
 WRITTEN = {
     ("mirror", "target"), ("rescue", "target"), ("serve", "directory"), ("metadata import", "directory"),

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from golden_data import Case, log_case, log_cases
 from magicbyte.cli.main import main
-from magicbyte.codecs import Codec
-from magicbyte.records import layout
-from magicbyte.records.anatomy import UNREADABLE, FieldPart, anatomy, inside
-from magicbyte.records.decode import DecodeOptions, decode
-from magicbyte.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
-from magicbyte.records.entry import Entry, entries
-from magicbyte.records.layout import Dialect
-from magicbyte.records.message import build_message, build_wrapper
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records import layout
+from magicbyte.engine.records.anatomy import UNREADABLE, FieldPart, anatomy, inside
+from magicbyte.engine.records.decode import DecodeOptions, decode
+from magicbyte.engine.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
+from magicbyte.engine.records.entry import Entry, entries
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.records.message import build_message, build_wrapper
 
 PAGES = Path(__file__).parents[2] / "docs" / "formats"
 LIMIT = 64 << 20

@@ -14,19 +14,19 @@ from typing import Final
 import pytest
 
 from cli.command import run
-from log.appended import batch_of
-from magicbyte.archive.rebuild import put, rebuild
+from engine.log.appended import batch_of
 from magicbyte.cli.serve import _say_missing
-from magicbyte.log.files.checkpoints import (
+from magicbyte.engine.log.files.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER,
     HIGH_WATERMARK,
     RECOVERY_POINT,
     format_offset_checkpoint,
 )
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.index_writer import LATEST_RULES
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.index_writer import LATEST_RULES
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.tools.archive.rebuild import put, rebuild
 
 ORDERS: Final = TopicPartition("orders", 0)
 ID: Final = "0123456789abcdef0123456789abcdef"

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from broker.builders import records
 from cli.command import run
-from magicbyte.client import Client
-from magicbyte.client.fetch import FetchOptions, fetch_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.errors import BrokerError
-from magicbyte.records.encode import Format
+from magicbyte.access.client import Client
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.errors import BrokerError
+from magicbyte.engine.records.encode import Format
 from magicbyte.testing import Broker, Cluster
+from server.broker.builders import records
 
 CANARY = 1
 OLD, NEW = range(2), range(2, 3)

@@ -15,14 +15,14 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.codecs import Codec
-from magicbyte.log.files.units import parse_time
-from magicbyte.printable import time_text
-from magicbyte.records import columnar
-from magicbyte.records.batch import build_batch
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
-from magicbyte.records.message import build_message, build_wrapper
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files.units import parse_time
+from magicbyte.engine.printable import time_text
+from magicbyte.engine.records import columnar
+from magicbyte.engine.records.batch import build_batch
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.engine.records.message import build_message, build_wrapper
 
 CASES = golden_data.log_cases()
 PLAIN = golden_data.log_case("3.9.1/basic-none")
@@ -434,7 +434,7 @@ def test_skip_goes_on_behind_every_damage_and_reports_each(tmp_path: Path) -> No
 def test_a_decompression_bomb_stops_at_the_limit(tmp_path: Path, magic: int) -> None:
     zeros = bytes(3 << 20)
     if magic == 2:
-        from magicbyte.codecs import compress
+        from magicbyte.engine.codecs import compress
 
         bomb = build_batch(
             compress(Codec.GZIP, zeros),

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
-from magicbyte.client.cluster_report import ClusterReport
-from magicbyte.launch.cluster import STATE, LaunchedBroker, LocalCluster, held
+from magicbyte.access.client.cluster_report import ClusterReport
 from magicbyte.testing import Broker
+from magicbyte.tools.launch.cluster import STATE, LaunchedBroker, LocalCluster, held
 
 
 @pytest.fixture(autouse=True)

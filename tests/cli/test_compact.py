@@ -6,7 +6,7 @@ import pytest
 
 from cli.command import run
 from golden_data import checkpoints, log_case
-from magicbyte.log.files.checkpoints import (
+from magicbyte.engine.log.files.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER,
     HIGH_WATERMARK,
@@ -14,7 +14,7 @@ from magicbyte.log.files.checkpoints import (
     format_offset_checkpoint,
     parse_offset_checkpoint,
 )
-from magicbyte.log.files.filesystem import LocalLock
+from magicbyte.engine.log.files.filesystem import LocalLock
 
 GZIP, TRANSACTIONS, OTHER = "compact-gzip", "txn-compact-none", "basic-none"
 

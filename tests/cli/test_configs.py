@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from access.client.broker import ScriptedBroker, scripted
 from cli.command import run
-from client.broker import ScriptedBroker, scripted
-from magicbyte.client import Client, admin
-from magicbyte.errors import UnsupportedVersionError
-from magicbyte.protocol.messages import alter_configs
-from magicbyte.protocol.messages.describe_configs import (
+from magicbyte.access.client import Client, admin
+from magicbyte.engine.errors import UnsupportedVersionError
+from magicbyte.engine.protocol.messages import alter_configs
+from magicbyte.engine.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from magicbyte.protocol.messages.metadata import MetadataRequest
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest
 from magicbyte.testing import Broker
 
 DESCRIBE, ALTER, INCREMENTAL = 32, 33, 44

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from access.client.broker import ScriptedBroker, scripted
 from cli.command import run
-from client.broker import ScriptedBroker, scripted
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.cli.render import CELLS
 from magicbyte.cli.templates import parse_template, unescape
-from magicbyte.client import Client, admin
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.protocol.messages.list_offsets import (
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from magicbyte.records.columns import Record
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 START = 1_700_000_000_000

@@ -1,4 +1,4 @@
-"""`magicbyte convert`: its words, its JSON and its exit status. What is written: tests/log/test_convert.py."""
+"""`magicbyte convert`: its words, its JSON and its exit status. What is written: tests/engine/log/test_convert.py."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.archive.convert import STATE
+from magicbyte.tools.archive.convert import STATE
 
 TXN = golden_data.log_case("3.9.1/txn-none")
 ZSTD = golden_data.log_case("4.3.1/basic-zstd")

@@ -1,4 +1,4 @@
-"""`magicbyte diff`: its words, its JSON and its exit status. What counts as a difference: tests/log/test_diff.py."""
+"""`magicbyte diff`: its words, its JSON and its exit status. What differs: tests/engine/log/test_diff.py."""
 
 import json
 import shutil
@@ -9,10 +9,10 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.records.batch import RecordBatch
-from magicbyte.records.convert import convert
-from magicbyte.records.encode import Format
-from magicbyte.records.entry import entries
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.convert import convert
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.entry import entries
 
 CASE = golden_data.log_case("3.9.1/basic-none")
 OTHER = golden_data.log_case("3.9.1/basic-gzip")

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 import golden_data
+from access.client.broker import ScriptedBroker, scripted
 from cli.command import run
-from client.broker import ScriptedBroker, scripted
-from magicbyte.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from magicbyte.protocol.messages.list_offsets import (
+from magicbyte.engine.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from magicbyte.engine.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from magicbyte.records.entry import entries
+from magicbyte.engine.records.entry import entries
 
 FETCH, LIST_OFFSETS = 1, 2
 EARLIEST = -2

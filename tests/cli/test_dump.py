@@ -14,11 +14,12 @@ from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.records.enriched_control import build_enriched_control
 from golden_data import Case, Stage, checkpoints, log_case, log_cases, one_of_each_kind, scratch, unpack
 from magicbyte.cli.main import main
-from magicbyte.codecs import Codec
-from magicbyte.records.control import ControlType, build_marker
-from magicbyte.records.enriched import (
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.engine.records.enriched import (
     EnrichedControl,
     LeaderEpochPayload,
     Tag,
@@ -26,8 +27,7 @@ from magicbyte.records.enriched import (
     build_enriched_wrapper,
     encode_tags,
 )
-from magicbyte.records.message import build_message, build_wrapper
-from records.enriched_control import build_enriched_control
+from magicbyte.engine.records.message import build_message, build_wrapper
 
 LOG = "00000000000000000000.log"
 CASES = log_cases()
@@ -485,7 +485,7 @@ def test_a_small_dump_imports_no_heavy_library(tmp_path: Path) -> None:
     arguments = ["dump", message(tmp_path, b"k", b"v"), "--deep"]
     done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, check=True, text=True)
     modules = done.stdout.splitlines()[-1].split()
-    assert "magicbyte.records.decode" in modules
+    assert "magicbyte.engine.records.decode" in modules
     assert not {"numba", "numpy", "pyarrow", "rich"} & set(modules)
 
 

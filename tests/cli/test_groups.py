@@ -10,33 +10,37 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from access.client.broker import ScriptedBroker, scripted
 from cli.command import run
-from client.broker import ScriptedBroker, scripted
-from magicbyte.client import Client, admin
-from magicbyte.client.groups import Committed, commit_offsets
-from magicbyte.client.produce import send
-from magicbyte.protocol.messages import consumer_group_describe as new
-from magicbyte.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
-from magicbyte.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
-from magicbyte.protocol.messages.find_coordinator import FindCoordinatorResponse
-from magicbyte.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from magicbyte.protocol.messages.list_offsets import (
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.groups import Committed, commit_offsets
+from magicbyte.access.client.produce import send
+from magicbyte.engine.protocol.messages import consumer_group_describe as new
+from magicbyte.engine.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from magicbyte.engine.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorResponse
+from magicbyte.engine.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
+from magicbyte.engine.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from magicbyte.protocol.messages.offset_commit import (
+from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from magicbyte.protocol.messages.offset_fetch import (
+from magicbyte.engine.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from magicbyte.records.columns import Record
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 START = 1_700_000_000_000

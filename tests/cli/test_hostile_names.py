@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-import magicbyte.client.connection as connection
+import magicbyte.access.client.connection as connection
 from cli.command import run
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.groups import Committed, commit_offsets
+from magicbyte.access.client.produce import send
+from magicbyte.access.net.exposition import gauge
+from magicbyte.access.net.stream import SocketStream
 from magicbyte.cli.logs import JsonFormatter, TextFormatter
 from magicbyte.cli.mirror_display import table
 from magicbyte.cli.output import binary_output
-from magicbyte.client import Client, admin
-from magicbyte.client.groups import Committed, commit_offsets
-from magicbyte.client.produce import send
-from magicbyte.errors import NetworkError
-from magicbyte.net.exposition import gauge
-from magicbyte.net.stream import SocketStream
-from magicbyte.records.columns import Record
+from magicbyte.engine.errors import NetworkError
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "magicbyte"

@@ -23,7 +23,7 @@ from magicbyte.testing import Broker
 CASES = ("0.8.2.2/basic-gzip", "0.9.0.1/compact-snappy.before", "0.10.2.2/crash-flip.crashed", "0.11.0.3/txn-none",
          "2.8.2/basic-lz4", "4.3.1/basic-zstd")  # fmt: skip
 SCHEMAS = Path(__file__).parents[2] / "schemas/messages"
-REQUEST_LOGS = Path(__file__).parents[1] / "migration/request_logs"
+REQUEST_LOGS = Path(__file__).parents[1] / "tools/migration/request_logs"
 
 LINES: dict[str, list[str]] = {
     "tour": ["LOGS"],

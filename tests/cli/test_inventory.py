@@ -17,15 +17,15 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 import golden_data
 from cli.command import run
-from magicbyte.codecs import Codec
-from magicbyte.log.files import headers as log_headers
-from magicbyte.log.files import heads
-from magicbyte.log.files.checkpoints import HIGH_WATERMARK, format_offset_checkpoint
-from magicbyte.log.files.filesystem import LocalFile
-from magicbyte.ports import TopicPartition
-from magicbyte.records.control import ControlType, build_marker
-from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
-from magicbyte.records.message import build_message
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files import headers as log_headers
+from magicbyte.engine.log.files import heads
+from magicbyte.engine.log.files.checkpoints import HIGH_WATERMARK, format_offset_checkpoint
+from magicbyte.engine.log.files.filesystem import LocalFile
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.engine.records.enriched import build_enriched_message, build_enriched_wrapper
+from magicbyte.engine.records.message import build_message
 
 CASES = golden_data.log_cases()
 PLAIN = golden_data.log_case("3.9.1/basic-none")

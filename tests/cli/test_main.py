@@ -74,7 +74,7 @@ def test_wrong_use_is_one_line_that_says_what_was_expected_and_status_2(argument
 
 
 def test_warm_compiles_every_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    from magicbyte.compiled import kernel
+    from magicbyte.engine.compiled import kernel
 
     asked = []
     monkeypatch.setattr(kernel, "warm", lambda: asked.append(1) or 7)

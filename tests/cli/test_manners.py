@@ -8,13 +8,13 @@ from pathlib import Path
 import fsspec
 import pytest
 
-import magicbyte.client.client
+import magicbyte.access.client.client
 from cli.command import run
 from cli.test_addresses import BESIDE, options
-from log.appended import batch_of
+from engine.log.appended import batch_of
 from magicbyte.cli.asking import confirm
 from magicbyte.cli.output import os_error_text
-from magicbyte.printable import without_passwords
+from magicbyte.engine.printable import without_passwords
 
 INTERRUPTED_IMPORT = """
 import runpy, signal, sys
@@ -35,8 +35,8 @@ runpy.run_module("magicbyte", run_name="__main__", alter_sys=True)
 """
 COORDINATED = ("groups", "transactions")
 IMPORTED = (
-    "magicbyte.cli", "magicbyte.cli.main", "click", "magicbyte.cli.output", "magicbyte.errors", "magicbyte.cli.schema",
-    "magicbyte.schema", "magicbyte.schema.check",
+    "magicbyte.cli", "magicbyte.cli.main", "click", "magicbyte.cli.output", "magicbyte.engine.errors",
+    "magicbyte.cli.schema", "magicbyte.schema", "magicbyte.schema.check",
 )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def test_a_dead_address_is_not_tried_again(name: str, monkeypatch: pytest.Monkey
     async def again(*_: object) -> None:
         raise AssertionError("tried again")
 
-    monkeypatch.setattr(magicbyte.client.client.asyncio, "sleep", again)
+    monkeypatch.setattr(magicbyte.access.client.client.asyncio, "sleep", again)
     result = run(*name.split(), "-b", "localhost:1", *BESIDE.get(name, "").split())
     assert result.exit_code == 2
     assert "no broker answers" in result.stderr

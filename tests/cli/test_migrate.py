@@ -16,22 +16,22 @@ from pathlib import Path
 
 import pytest
 
-from broker.builders import records
 from cli.command import run
-from magicbyte.client import Client
-from magicbyte.client.admin import ConfigResource, describe_configs
-from magicbyte.client.fetch import fetch_sets
-from magicbyte.client.produce import send
-from magicbyte.protocol import write_request
-from magicbyte.protocol.messages.fetch import FetchRequest, FetchResponse
-from magicbyte.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from magicbyte.protocol.messages.metadata import MetadataRequest
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import ConfigResource, describe_configs
+from magicbyte.access.client.fetch import fetch_sets
+from magicbyte.access.client.produce import send
+from magicbyte.engine.protocol import write_request
+from magicbyte.engine.protocol.messages.fetch import FetchRequest, FetchResponse
+from magicbyte.engine.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest
 from magicbyte.testing import Broker, Cluster
-from migration.packets import connection, pcap, pcapng
 from ports import free_port
+from server.broker.builders import records
+from tools.migration.packets import connection, pcap, pcapng
 
 PAGE = (Path(__file__).parents[2] / "docs/commands/migrate.md").read_text(encoding="utf-8")
-LOGS = Path(__file__).parents[1] / "migration/request_logs"
+LOGS = Path(__file__).parents[1] / "tools/migration/request_logs"
 
 
 @contextmanager

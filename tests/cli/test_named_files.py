@@ -10,9 +10,9 @@ import pytest
 
 from cli.command import run
 from cli.test_addresses import COMMANDS
-from magicbyte.errors import InvalidConfigError, LogDirectoryError
-from magicbyte.log.files.filesystem import MOST_BYTES, read_regular
-from magicbyte.security.settings import resolved
+from magicbyte.access.security.settings import resolved
+from magicbyte.engine.errors import InvalidConfigError, LogDirectoryError
+from magicbyte.engine.log.files.filesystem import MOST_BYTES, read_regular
 
 BESIDE = {
     "configs describe": "-b a:1 -t t",

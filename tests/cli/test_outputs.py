@@ -21,11 +21,11 @@ import golden_data
 from cli.command import run
 from magicbyte.cli.main import main
 from magicbyte.cli.options import OutputPath
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files import outputs
-from magicbyte.mirror.log_target import LogTarget
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files import outputs
 from magicbyte.spark.pipeline import config
 from magicbyte.spark.writing import parse_write_options
+from magicbyte.tools.mirror.log_target import LogTarget
 
 CASE = golden_data.log_case("3.9.1/basic-none")
 SEGMENT = f"{0:020}.log"

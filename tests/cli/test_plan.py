@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from cli.command import run
 from magicbyte.cli.main import main
-from magicbyte.codecs import Codec
-from magicbyte.errors import NetworkError
-from magicbyte.printable import time_text
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import NetworkError
+from magicbyte.engine.printable import time_text
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.testing import Broker
 from ports import free_port
 
@@ -104,7 +104,7 @@ def test_a_broker_whose_metrics_are_out_of_reach_is_a_note(command: list[str], m
 
     with Broker({"http.address": f"127.0.0.1:{free_port()}"}) as broker:
         assert run("topics", "create", "-b", broker.bootstrap_servers, "topic").exit_code == 0
-        monkeypatch.setattr("magicbyte.migration.planner.scrape", refused)
+        monkeypatch.setattr("magicbyte.tools.migration.planner.scrape", refused)
         done = run(*command, "-b", broker.bootstrap_servers)
     assert done.exit_code == 0, done.stderr
     assert "note: metrics of broker 0 are unavailable" in done.stdout

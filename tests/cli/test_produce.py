@@ -9,16 +9,16 @@ import kafka
 import pytest
 from click.testing import CliRunner, Result
 
+from access.client.broker import ScriptedBroker, scripted
 from cli.command import run
-from client.broker import ScriptedBroker, scripted
 from magicbyte.cli.main import main
-from magicbyte.protocol.messages.produce import (
+from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from magicbyte.records.scan import scan
+from magicbyte.engine.records.scan import scan
 from magicbyte.testing import Broker
 
 PRODUCE = 0

@@ -5,15 +5,15 @@ import pytest
 
 from builders import contents
 from cli.command import run
-from log.appended import batch_of
-from magicbyte.log.append.record_set import record_set
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.live.log_directory import LogDirectory, Settings
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment, TopicPartition
-from magicbyte.records.enriched import build_enriched_message
-from magicbyte.records.layout import Dialect
+from engine.log.appended import batch_of
+from magicbyte.engine.log.append.record_set import record_set
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.live.log_directory import LogDirectory, Settings
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment, TopicPartition
+from magicbyte.engine.records.enriched import build_enriched_message
+from magicbyte.engine.records.layout import Dialect
 from topic_settings import log_config
 
 FILES = LocalFiles()

@@ -16,7 +16,7 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.log.files.filesystem import LocalLock
+from magicbyte.engine.log.files.filesystem import LocalLock
 
 SERVE = [sys.executable, "-m", "magicbyte", "serve"]
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import golden_data
+from access.client.broker import ScriptedBroker, scripted
 from cli.command import run
 from cli.test_diff_topic import Topic, folder_of, log_directory, served
-from client.broker import ScriptedBroker, scripted
-from magicbyte.client import Client, admin
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format
 from magicbyte.testing import Broker
 
 START = 1_700_000_000_000

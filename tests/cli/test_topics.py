@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
+from access.client.broker import Answer, ScriptedBroker, scripted
 from cli.command import run
-from client.broker import Answer, ScriptedBroker, scripted
+from magicbyte.access.client import Client
+from magicbyte.access.client.produce import send
 from magicbyte.cli import topics
-from magicbyte.client import Client
-from magicbyte.client.produce import send
-from magicbyte.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
-from magicbyte.protocol.messages.list_offsets import (
+from magicbyte.engine.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from magicbyte.engine.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from magicbyte.protocol.messages.list_partition_reassignments import (
+from magicbyte.engine.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from magicbyte.protocol.messages.metadata import MetadataResponse
-from magicbyte.records.columns import Record
+from magicbyte.engine.protocol.messages.metadata import MetadataResponse
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 METADATA, DELETE_TOPICS, LIST_OFFSETS, LIST_REASSIGNMENTS = 3, 20, 2, 46

@@ -14,24 +14,24 @@ from typing import Any
 
 import pytest
 
+from access.client.broker import ScriptedBroker, scripted
 from cli.command import run
-from client.broker import ScriptedBroker, scripted
-from magicbyte.client.reassignment import dump_plan, parse_plan
-from magicbyte.errors import ErrorCode, InvalidReplicaAssignmentError
-from magicbyte.ports import TopicPartition
-from magicbyte.protocol.messages.alter_partition_reassignments import (
+from magicbyte.access.client.reassignment import dump_plan, parse_plan
+from magicbyte.engine.errors import ErrorCode, InvalidReplicaAssignmentError
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from magicbyte.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
-from magicbyte.protocol.messages.elect_leaders import ElectLeadersRequest
-from magicbyte.protocol.messages.list_partition_reassignments import (
+from magicbyte.engine.protocol.messages.describe_log_dirs import DescribeLogDirsResponse
+from magicbyte.engine.protocol.messages.elect_leaders import ElectLeadersRequest
+from magicbyte.engine.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from magicbyte.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
+from magicbyte.engine.protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from magicbyte.testing import Cluster
 
 JSON = ("--format", "json")

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from access.client.broker import ScriptedBroker, scripted
 from cli.command import run
-from client.broker import ScriptedBroker, scripted
 from magicbyte.cli.main import main
-from magicbyte.protocol.messages import describe_producers as producers
-from magicbyte.protocol.messages import describe_transactions as described
-from magicbyte.protocol.messages import list_transactions as listed
-from magicbyte.protocol.messages import write_txn_markers as markers
-from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from magicbyte.engine.protocol.messages import describe_producers as producers
+from magicbyte.engine.protocol.messages import describe_transactions as described
+from magicbyte.engine.protocol.messages import list_transactions as listed
+from magicbyte.engine.protocol.messages import write_txn_markers as markers
+from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 HANGING, KNOWN, IDLE, RECENT = 1, 2, 3, 4  # producer ids
 START = 1_700_000_000_000

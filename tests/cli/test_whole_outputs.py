@@ -25,12 +25,12 @@ from click.testing import Result
 
 import golden_data
 from cli.command import run
-from magicbyte.archive import batch_list
 from magicbyte.cli import cat, progress
-from magicbyte.codecs import Codec
-from magicbyte.log.files import outputs
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files import outputs
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.tools.archive import batch_list
 
 CASE = golden_data.log_case("3.9.1/basic-none")
 PROGRAM = [sys.executable, "-m", "magicbyte"]
@@ -101,7 +101,7 @@ def test_a_signal_in_the_middle_of_a_parquet_file_ends_the_process_without_a_tra
 ) -> None:
     script = (
         "import os, signal, sys\n"
-        "from magicbyte.records import columnar\n"
+        "from magicbyte.engine.records import columnar\n"
         "columnar.ROW_GROUP_ROWS, write = 1, columnar.ParquetWriter.write\n"
         f"def interrupted(self, *given):\n    write(self, *given)\n    os.kill(os.getpid(), signal.{number})\n"
         "columnar.ParquetWriter.write = interrupted\n"
@@ -117,7 +117,7 @@ def test_a_signal_in_the_middle_of_a_parquet_file_ends_the_process_without_a_tra
 def test_a_log_directory_that_is_interrupted_has_whole_partitions_alone_and_is_gone_on_with(
     command: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from magicbyte.archive import writer
+    from magicbyte.tools.archive import writer
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     arguments = [command, str(logs), *(["--to", "v1"] if command == "convert" else []), "--out"]

@@ -19,8 +19,8 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from fuzz import targets
-from magicbyte.records.decode import DecodeOptions
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.records.decode import DecodeOptions
+from magicbyte.engine.records.layout import Dialect
 
 CORPUS = Path(__file__).parent / "corpus.zip"
 LOGS = ("decode", "reader", "scan", "views", "anatomy")  # targets whose inputs are one byte of flags and a log

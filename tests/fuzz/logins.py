@@ -12,16 +12,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.dispatch import Dispatcher, Router
-from magicbyte.broker.entrance import EntranceServices, entrances
-from magicbyte.broker.runtime import Runtime
-from magicbyte.broker.scram_users import change_of
-from magicbyte.errors import MagicbyteError
-from magicbyte.metadata.memory import MemoryStore
-from magicbyte.net.server import Entered, Entrance
-from magicbyte.net.stream import Buffer
-from magicbyte.security.server import Credential
+from magicbyte.access.net.server import Entered, Entrance
+from magicbyte.access.net.stream import Buffer
+from magicbyte.access.security.server import Credential
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.broker.dispatch import Dispatcher, Router
+from magicbyte.server.broker.entrance import EntranceServices, entrances
+from magicbyte.server.broker.runtime import Runtime
+from magicbyte.server.broker.scram_users import change_of
+from magicbyte.server.metadata.memory import MemoryStore
 
 PASSWORD: Final = "wonderland"
 HANDSHAKE: Final = bytes.fromhex("0011000100000001000163")

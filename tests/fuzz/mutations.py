@@ -9,9 +9,9 @@ import random
 import struct
 from collections.abc import Callable
 
-from magicbyte.codecs import Codec, Lz4Header, compress, decompress
-from magicbyte.errors import MagicbyteError
-from magicbyte.wire.checksum import crc32, crc32c
+from magicbyte.engine.codecs import Codec, Lz4Header, compress, decompress
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.wire.checksum import crc32, crc32c
 
 INNER_LIMIT = 1 << 16
 HEADER_FIELDS = {  # magic -> (start, struct code) of every header field behind the checksum

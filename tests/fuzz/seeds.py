@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import golden_data
+from engine.protocol.generated import codecs
+from engine.protocol.golden_messages import golden_messages
+from engine.protocol.schemas import versions
+from engine.records.enriched_control import build_enriched_control
 from fuzz import targets
 from fuzz.logins import login_inputs
 from fuzz.mutations import split
-from magicbyte.codecs import Codec, compress
-from magicbyte.protocol import APIS, write_request
-from magicbyte.records.decode import decode
-from magicbyte.records.enriched import (
+from magicbyte.engine.codecs import Codec, compress
+from magicbyte.engine.protocol import APIS, write_request
+from magicbyte.engine.records.decode import decode
+from magicbyte.engine.records.enriched import (
     EnrichedControl,
     LeaderEpochPayload,
     TransactionPayload,
@@ -19,11 +23,7 @@ from magicbyte.records.enriched import (
     build_enriched_wrapper,
     encode_tags,
 )
-from magicbyte.records.layout import Dialect
-from protocol.generated import codecs
-from protocol.golden_messages import golden_messages
-from protocol.schemas import versions
-from records.enriched_control import build_enriched_control
+from magicbyte.engine.records.layout import Dialect
 
 LARGEST = 3000
 

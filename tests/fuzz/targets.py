@@ -11,40 +11,40 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from engine.protocol.any_bytes import check_any_bytes
+from engine.protocol.generated import codecs
+from engine.protocol.schemas import versions
 from fuzz.logins import fuzz_login
-from magicbyte.archive.batch_list import list_batches
-from magicbyte.archive.inventory import take_inventory
-from magicbyte.codecs import Codec, Lz4Header, OutputFull, decompress, decompress_into
-from magicbyte.errors import (
+from magicbyte.engine.codecs import Codec, Lz4Header, OutputFull, decompress, decompress_into
+from magicbyte.engine.errors import (
     CorruptRecordError,
     MagicbyteError,
     ProtocolError,
     TruncatedLogError,
     UnsupportedVersionError,
 )
-from magicbyte.groups import consumer_protocol
-from magicbyte.groups import records as group_records
-from magicbyte.log.files import checkpoints, indexes, producer_snapshot, properties, reader
-from magicbyte.log.files.directory import OFFSET_INDEX, PartitionDirectory, SegmentFiles
-from magicbyte.log.files.names import FolderState
-from magicbyte.ports import FileEntry
-from magicbyte.protocol import Frames, read_request, write_request
-from magicbyte.records.anatomy import anatomy, inside
-from magicbyte.records.batch import RecordBatch
-from magicbyte.records.columns import Record
-from magicbyte.records.control import control_records, parse_control_record
-from magicbyte.records.convert import convert
-from magicbyte.records.decode import DecodeOptions, decode
-from magicbyte.records.encode import Format
-from magicbyte.records.enriched import EnrichedMessage
-from magicbyte.records.entry import dialect_doubt, entries
-from magicbyte.records.layout import Dialect
-from magicbyte.records.scan import scan
-from magicbyte.records.transactions import batch_facts
-from magicbyte.transactions import records as transaction_records
-from protocol.any_bytes import check_any_bytes
-from protocol.generated import codecs
-from protocol.schemas import versions
+from magicbyte.engine.groups import consumer_protocol
+from magicbyte.engine.groups import records as group_records
+from magicbyte.engine.log.files import checkpoints, indexes, producer_snapshot, properties, reader
+from magicbyte.engine.log.files.directory import OFFSET_INDEX, PartitionDirectory, SegmentFiles
+from magicbyte.engine.log.files.names import FolderState
+from magicbyte.engine.ports import FileEntry
+from magicbyte.engine.protocol import Frames, read_request, write_request
+from magicbyte.engine.records.anatomy import anatomy, inside
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.control import control_records, parse_control_record
+from magicbyte.engine.records.convert import convert
+from magicbyte.engine.records.decode import DecodeOptions, decode
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.enriched import EnrichedMessage
+from magicbyte.engine.records.entry import dialect_doubt, entries
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.records.scan import scan
+from magicbyte.engine.records.transactions import batch_facts
+from magicbyte.engine.transactions import records as transaction_records
+from magicbyte.tools.archive.batch_list import list_batches
+from magicbyte.tools.archive.inventory import take_inventory
 
 LIMIT = 1 << 16
 

@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fuzz import agreement, mutations, seeds, targets
-from magicbyte.records.decode import DecodeOptions
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.records.decode import DecodeOptions
+from magicbyte.engine.records.layout import Dialect
 
 SEEDS = {
     **{name: (log, Dialect.KAFKA) for name, log in seeds.golden_logs().items()},

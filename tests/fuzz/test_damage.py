@@ -14,10 +14,10 @@ import pytest
 import golden_data
 from fuzz import agreement, seeds, targets
 from fuzz.mutations import split
-from magicbyte.errors import CorruptRecordError, TruncatedLogError
-from magicbyte.records.columns import Record
-from magicbyte.records.decode import DecodeOptions
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.errors import CorruptRecordError, TruncatedLogError
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.decode import DecodeOptions
+from magicbyte.engine.records.layout import Dialect
 
 OFFSET, SIZE, EPOCH, MAGIC = range(8), range(8, 12), range(12, 16), 16
 OPTIONS = DecodeOptions(limit=1 << 20)

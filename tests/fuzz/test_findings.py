@@ -13,18 +13,18 @@ import pytest
 import golden_data
 from fuzz import agreement, targets
 from fuzz.mutations import sealed, split
-from magicbyte.archive.blocks import read_records
-from magicbyte.codecs import Codec, compress
-from magicbyte.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import EVERYTHING, Isolation, SegmentReader, Selection, read_chunks
-from magicbyte.records import arrays
-from magicbyte.records.batch import RecordBatch, build_batch
-from magicbyte.records.control import ControlType, build_marker, marker_of
-from magicbyte.records.decode import DEFAULT_OPTIONS, DecodeOptions, decode
-from magicbyte.records.enriched import build_enriched_wrapper
-from magicbyte.records.layout import Dialect
-from magicbyte.records.message import build_message, build_wrapper
+from magicbyte.engine.codecs import Codec, compress
+from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.reader import EVERYTHING, Isolation, SegmentReader, Selection, read_chunks
+from magicbyte.engine.records import arrays
+from magicbyte.engine.records.batch import RecordBatch, build_batch
+from magicbyte.engine.records.control import ControlType, build_marker, marker_of
+from magicbyte.engine.records.decode import DEFAULT_OPTIONS, DecodeOptions, decode
+from magicbyte.engine.records.enriched import build_enriched_wrapper
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.records.message import build_message, build_wrapper
+from magicbyte.tools.archive.blocks import read_records
 
 MIB = 1 << 20
 A_RECORD = b"\x0c\0\0\0\1\1\0"  # the smallest: null key, null value, no headers
@@ -214,7 +214,7 @@ def test_millions_of_records_out_of_a_few_bytes_take_bounded_memory() -> None:
     """64 MiB of the smallest records, from 6 kB: the columns take 41 bytes each, and no list is made of them."""
     program = """
 import pathlib, sys
-from magicbyte.records.decode import decode
+from magicbyte.engine.records.decode import decode
 rows = sum(len(columns) for columns in decode(memoryview(sys.stdin.buffer.read())))
 status = pathlib.Path("/proc/self/status").read_text()
 print(rows, status.partition("VmHWM:")[2].split()[0])

@@ -11,22 +11,22 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
 
-from magicbyte.client.connection import Connection
-from magicbyte.errors import ErrorCode, NetworkError, UnsupportedVersionError
-from magicbyte.protocol import Message
-from magicbyte.protocol.messages import alter_configs as alter
-from magicbyte.protocol.messages import alter_replica_log_dirs as move
-from magicbyte.protocol.messages import create_acls, delete_acls, describe_acls, list_offsets, metadata
-from magicbyte.protocol.messages import create_partitions as grow
-from magicbyte.protocol.messages import create_topics as create
-from magicbyte.protocol.messages import delete_records as erase
-from magicbyte.protocol.messages import delete_topics as delete
-from magicbyte.protocol.messages import describe_cluster as cluster
-from magicbyte.protocol.messages import describe_configs as describe
-from magicbyte.protocol.messages import describe_log_dirs as dirs
-from magicbyte.protocol.messages import describe_producers as producers
-from magicbyte.protocol.messages import incremental_alter_configs as incremental
-from magicbyte.protocol.messages import init_producer_id as init
+from magicbyte.access.client.connection import Connection
+from magicbyte.engine.errors import ErrorCode, NetworkError, UnsupportedVersionError
+from magicbyte.engine.protocol import Message
+from magicbyte.engine.protocol.messages import alter_configs as alter
+from magicbyte.engine.protocol.messages import alter_replica_log_dirs as move
+from magicbyte.engine.protocol.messages import create_acls, delete_acls, describe_acls, list_offsets, metadata
+from magicbyte.engine.protocol.messages import create_partitions as grow
+from magicbyte.engine.protocol.messages import create_topics as create
+from magicbyte.engine.protocol.messages import delete_records as erase
+from magicbyte.engine.protocol.messages import delete_topics as delete
+from magicbyte.engine.protocol.messages import describe_cluster as cluster
+from magicbyte.engine.protocol.messages import describe_configs as describe
+from magicbyte.engine.protocol.messages import describe_log_dirs as dirs
+from magicbyte.engine.protocol.messages import describe_producers as producers
+from magicbyte.engine.protocol.messages import incremental_alter_configs as incremental
+from magicbyte.engine.protocol.messages import init_producer_id as init
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)

@@ -12,34 +12,34 @@ from collections.abc import Awaitable, Callable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from magicbyte.client.connection import Connection
-from magicbyte.errors import ErrorCode
-from magicbyte.protocol import APIS, Message
-from magicbyte.protocol.messages.delete_groups import DeleteGroupsRequest
-from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest
-from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest
-from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
-from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from magicbyte.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from magicbyte.protocol.messages.list_groups import ListGroupsRequest
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from magicbyte.protocol.messages.offset_commit import (
+from magicbyte.access.client.connection import Connection
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol import APIS, Message
+from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
+from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest
+from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorRequest
+from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest
+from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from magicbyte.engine.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from magicbyte.engine.protocol.messages.list_groups import ListGroupsRequest
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from magicbyte.protocol.messages.offset_delete import (
+from magicbyte.engine.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from magicbyte.protocol.messages.offset_fetch import (
+from magicbyte.engine.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 JOIN, SYNC, LEAVE, COMMIT, FETCH, DESCRIBE, LIST, DELETE, DELETE_OFFSETS = 11, 14, 13, 8, 9, 15, 16, 42, 47
 GROUP_APIS = (COMMIT, FETCH, 10, JOIN, 12, LEAVE, SYNC, DESCRIBE, LIST, DELETE, DELETE_OFFSETS)

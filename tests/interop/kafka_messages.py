@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
+from engine.protocol.schemas import all_schemas
 from interop import jvm
-from protocol.schemas import all_schemas
 
 OLD, NEW = "3.9.1", "4.3.1"  # the last release with every old version; the newest
 AT_ONCE = 4000  # questions to one JVM

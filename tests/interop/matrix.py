@@ -30,8 +30,8 @@ from builders import base64_text
 from interop import client_programs, jvm
 from interop.client_programs import ClientProcess
 from interop.kafka_oracle import version_key
-from magicbyte.records.layout import Dialect
-from magicbyte.records.scan import scan
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.records.scan import scan
 
 JAVA: Final = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1", "4.3.1")
 COMMANDS: Final[dict[str, Callable[[], list[str]]]] = {

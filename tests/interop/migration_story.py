@@ -31,15 +31,15 @@ from interop import client_programs, kafka_oracle, matrix, system_calls
 from interop.client_programs import ClientFailedError, ClientProcess
 from interop.processes import DIES_WITH_US, Pauses
 from interop.real_cluster import RealCluster, until
-from magicbyte.client import Client
-from magicbyte.client.fetch import FetchOptions, fetch_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.log.files.directory import LOG
-from magicbyte.metadata import layout
-from magicbyte.migration.sightings import is_fetcher
-from magicbyte.migration.status import ClusterStep
-from magicbyte.net.scrape import Scrape, scrape
-from magicbyte.records.scan import scan
+from magicbyte.access.client import Client
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.net.scrape import Scrape, scrape
+from magicbyte.engine.log.files.directory import LOG
+from magicbyte.engine.records.scan import scan
+from magicbyte.server.metadata import layout
+from magicbyte.tools.migration.sightings import is_fetcher
+from magicbyte.tools.migration.status import ClusterStep
 from ports import free_port
 
 OURS: Final = 2

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from interop import jvm
-from magicbyte.client import Client, admin
-from magicbyte.client.fetch import FetchOptions, read_records, read_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import send
-from magicbyte.mirror.copier import Copied
-from magicbyte.mirror.identical import IdenticalMirror
-from magicbyte.mirror.mirror import Mirror
-from magicbyte.mirror.plan import Choice
-from magicbyte.records.columns import Record
-from magicbyte.records.entry import entries
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.fetch import FetchOptions, read_records, read_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import send
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.entry import entries
+from magicbyte.tools.mirror.copier import Copied
+from magicbyte.tools.mirror.identical import IdenticalMirror
+from magicbyte.tools.mirror.mirror import Mirror
+from magicbyte.tools.mirror.plan import Choice
 
 KEPT = "log.retention.hours=200000"  # the times of the records are long ago
 SETTINGS = (KEPT, "log.cleaner.backoff.ms=200", "log.segment.delete.delay.ms=0")

@@ -16,19 +16,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from broker.serving import Peer
-from broker.succession import UNREACHABLE, Succession
-from broker.tree_changes import TOPIC, changes_by, make_all
 from builders import run
 from interop import jvm, kafka_oracle
 from interop.kafka_oracle import version_key
 from interop.real_cluster import RealCluster, until
-from magicbyte.broker.broker import Broker
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.client.connection import Connection
-from magicbyte.errors import ErrorCode
-from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from magicbyte.releases import Release
+from magicbyte.access.client.connection import Connection
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from magicbyte.engine.releases import Release
+from magicbyte.server.broker.broker import Broker
+from magicbyte.server.broker.config import BrokerConfig
+from server.broker.serving import Peer
+from server.broker.succession import UNREACHABLE, Succession
+from server.broker.tree_changes import TOPIC, changes_by, make_all
 
 RESULTS: Final = Path(__file__).parent / "old_readers.json"
 RELEASES: Final = (

@@ -2,14 +2,14 @@
 
 from builders import unbase64
 from interop.batches import CODECS, Json, b64
-from magicbyte.codecs import Codec
-from magicbyte.errors import CorruptRecordError
-from magicbyte.records import decode as records_decode
-from magicbyte.records.columns import Record
-from magicbyte.records.convert import convert as convert_chunks
-from magicbyte.records.encode import BatchHeader, Format, columns_of
-from magicbyte.records.encode import encode as encode_columns
-from magicbyte.records.layout import TimestampType
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import CorruptRecordError
+from magicbyte.engine.records import decode as records_decode
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.convert import convert as convert_chunks
+from magicbyte.engine.records.encode import BatchHeader, Format, columns_of
+from magicbyte.engine.records.encode import encode as encode_columns
+from magicbyte.engine.records.layout import TimestampType
 
 
 def line(record: Record) -> Json:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-from magicbyte.client import Client
-from magicbyte.client.admin import delete_topic
-from magicbyte.client.connection import Connection
-from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from magicbyte.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import delete_topic
+from magicbyte.access.client.connection import Connection
+from magicbyte.engine.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 NAMES = [f"new-{index}" for index in range(6)]
 CODES = {"Metadata": {0, 3, 5}, "FindCoordinator": {0, 15}, "CreateTopics": {0, 7, 36, 41}}

@@ -14,29 +14,29 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from broker.controlled import ToldBroker
-from broker.serving import Clock
 from interop import jvm, kafka_oracle
-from magicbyte.broker.cluster import found_cluster, register
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.controller import ControllerService
-from magicbyte.broker.controller_requests import HANDLERS
-from magicbyte.broker.links import Links
-from magicbyte.broker.request import ClientConnection, Request
-from magicbyte.broker.threads import SystemThreads
-from magicbyte.broker.versions import SERVED, versions_response
-from magicbyte.errors import NetworkError
-from magicbyte.metadata import layout
-from magicbyte.metadata.layout import BrokerEndpoint
-from magicbyte.metadata.on_loop import LoopStore
-from magicbyte.metadata.zookeeper import ZooKeeperStore
-from magicbyte.net.network import SocketNetwork
-from magicbyte.protocol import Message, write_response
-from magicbyte.protocol.framing import read_request
-from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
-from magicbyte.releases import protocol_version, registration_version
-from magicbyte.replication.state import PartitionState
+from magicbyte.access.net.network import SocketNetwork
+from magicbyte.engine.errors import NetworkError
+from magicbyte.engine.protocol import Message, write_response
+from magicbyte.engine.protocol.framing import read_request
+from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest
+from magicbyte.engine.releases import protocol_version, registration_version
+from magicbyte.engine.replication.state import PartitionState
+from magicbyte.server.broker.cluster import found_cluster, register
+from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.broker.controller import ControllerService
+from magicbyte.server.broker.controller_requests import HANDLERS
+from magicbyte.server.broker.links import Links
+from magicbyte.server.broker.request import ClientConnection, Request
+from magicbyte.server.broker.threads import SystemThreads
+from magicbyte.server.broker.versions import SERVED, versions_response
+from magicbyte.server.metadata import layout
+from magicbyte.server.metadata.layout import BrokerEndpoint
+from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from ports import free_port
+from server.broker.controlled import ToldBroker
+from server.broker.serving import Clock
 
 PATIENCE_S = 180
 SESSION_MS = 30_000  # they end by themselves: a process may stand still for seconds

@@ -19,7 +19,7 @@ from interop.client_programs import ClientProcess
 from ports import free_port
 
 PCAP_HEADER_BYTES, WAIT_SECONDS = 24, 240
-CAPTURES = Path(__file__).parents[1] / "migration/captures"
+CAPTURES = Path(__file__).parents[1] / "tools/migration/captures"
 CLIENTS = {
     "java-0.9.0.1": lambda: client_programs.java("0.9.0.1"),
     "java-0.11.0.3": lambda: client_programs.java("0.11.0.3"),

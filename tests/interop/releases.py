@@ -28,9 +28,9 @@ from interop import jvm, matrix
 from interop.client_programs import ClientFailedError, ClientProcess
 from interop.kafka_oracle import version_key
 from interop.relay import Relay, relay
-from magicbyte.broker.versions import SERVED
-from magicbyte.protocol import APIS, read_response, write_request
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from magicbyte.engine.protocol import APIS, read_response, write_request
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from magicbyte.server.broker.versions import SERVED
 from magicbyte.testing import Broker
 from ports import free_port
 

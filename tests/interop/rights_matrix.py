@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-from broker.test_rights import REFUSED
-from magicbyte.client.connection import Connection
-from magicbyte.client.login import Credentials
-from magicbyte.errors import ErrorCode, NetworkError, UnsupportedVersionError
-from magicbyte.protocol import APIS, Message
-from magicbyte.protocol.messages import create_acls, create_topics, delete_acls, list_groups, metadata, produce
-from magicbyte.protocol.outcomes import codes_of
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
-from magicbyte.security.acls import AclOperation, Pattern, Permission, ResourceType
+from magicbyte.access.client.connection import Connection
+from magicbyte.access.client.login import Credentials
+from magicbyte.access.security.acls import AclOperation, Pattern, Permission, ResourceType
+from magicbyte.engine.errors import ErrorCode, NetworkError, UnsupportedVersionError
+from magicbyte.engine.protocol import APIS, Message
+from magicbyte.engine.protocol.messages import create_acls, create_topics, delete_acls, list_groups, metadata, produce
+from magicbyte.engine.protocol.outcomes import codes_of
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from server.broker.test_rights import REFUSED
 
 ALICE: Final = "User:alice"
 ANY: Final = 1

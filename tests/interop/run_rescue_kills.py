@@ -19,8 +19,8 @@ from typing import Any, Final
 import golden_data
 from interop import jvm
 from interop.test_rescue_backups import SETTINGS, TARGETS, consumed
-from magicbyte.client import Client, admin
-from rescue.rescue_kills import READ, Campaign, Records, RescueKills
+from magicbyte.access.client import Client, admin
+from tools.rescue.rescue_kills import READ, Campaign, Records, RescueKills
 
 SEED: Final = 24
 GONE_SECONDS: Final = 240.0

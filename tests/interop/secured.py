@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key, pkcs12
 
 from interop import jvm, kafka_oracle
-from magicbyte.broker.cluster import tell_of_config_change
-from magicbyte.broker.scram_users import USERS, change_of, sanitised
-from magicbyte.clock import SystemClock
-from magicbyte.metadata.zookeeper import ZooKeeperStore
-from magicbyte.ports import CreateNode, MetadataStore
-from magicbyte.security.scram import HASHES
-from magicbyte.security.server import Credential
+from magicbyte.access.clock import SystemClock
+from magicbyte.access.security.scram import HASHES
+from magicbyte.access.security.server import Credential
+from magicbyte.engine.ports import CreateNode, MetadataStore
+from magicbyte.server.broker.cluster import tell_of_config_change
+from magicbyte.server.broker.scram_users import USERS, change_of, sanitised
+from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.testing.certificates import HOSTS, Authority
 
 USER: Final = "alice"

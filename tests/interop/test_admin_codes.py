@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.serving import Running
 from interop import jvm, racing
 from interop.admin_steps import answers
-from magicbyte.client.connection import Connection
+from magicbyte.access.client.connection import Connection
+from server.broker.serving import Running
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -75,7 +75,7 @@ def test_a_real_broker_answers_with_the_same_codes(version: str, otherwise: set[
 
 @pytest.mark.campaign
 def test_the_codes_of_topics_that_are_created_at_once_are_those_of_a_real_cluster(tmp_path: Path) -> None:
-    """tests/broker/test_cluster.py does the same with brokers of ours."""
+    """tests/server/broker/test_cluster.py does the same with brokers of ours."""
     with jvm.brokers("2.8.2", tmp_path, 3, "offsets.topic.replication.factor=1") as states:
         ports = [int(each["bootstrap"].rpartition(":")[2]) for each in states]
         found = asyncio.run(racing.raced_codes(ports, lambda: asyncio.sleep(SETTLES_S)))

@@ -11,19 +11,26 @@ from typing import Any, NamedTuple
 import pytest
 
 from builders import unbase64
+from engine.log.made_sets import batch as one_batch
+from engine.log.made_sets import messages, patched, wrapped, wrapper
 from interop import jvm
 from interop.batches import CODECS, b64, blob
-from log.made_sets import batch as one_batch
-from log.made_sets import messages, patched, wrapped, wrapper
-from magicbyte.codecs import Codec
-from magicbyte.errors import AppendRefusedError
-from magicbyte.log.append.prepare import prepare
-from magicbyte.log.append.record_set import RecordSet
-from magicbyte.log.append.rules import UNLIMITED_MS, AppendRules
-from magicbyte.records.batch import RecordBatch
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format
-from magicbyte.records.layout import ATTRIBUTES, MAGIC, MESSAGE_ATTRIBUTES, MESSAGE_CRC, RECORD_COUNT, TimestampType
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import AppendRefusedError
+from magicbyte.engine.log.append.prepare import prepare
+from magicbyte.engine.log.append.record_set import RecordSet
+from magicbyte.engine.log.append.rules import UNLIMITED_MS, AppendRules
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.layout import (
+    ATTRIBUTES,
+    MAGIC,
+    MESSAGE_ATTRIBUTES,
+    MESSAGE_CRC,
+    RECORD_COUNT,
+    TimestampType,
+)
 from wire_reader import unpacked
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]

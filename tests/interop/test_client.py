@@ -12,15 +12,15 @@ from builders import unbase64
 from interop import jvm
 from interop.batches import b64
 from interop.kafka_oracle import version_key
-from magicbyte.client import Client, admin, groups
-from magicbyte.client.fetch import FetchOptions, read_records, read_sets
-from magicbyte.client.groups import Committed
-from magicbyte.client.offsets import ListedOffset, bounds, list_offset
-from magicbyte.client.produce import ProduceOptions, send, send_compressed
-from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, ErrorCode, OffsetOutOfRangeError
-from magicbyte.records.columns import Record
-from magicbyte.records.scan import scan
+from magicbyte.access.client import Client, admin, groups
+from magicbyte.access.client.fetch import FetchOptions, read_records, read_sets
+from magicbyte.access.client.groups import Committed
+from magicbyte.access.client.offsets import ListedOffset, bounds, list_offset
+from magicbyte.access.client.produce import ProduceOptions, send, send_compressed
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import BrokerError, ErrorCode, OffsetOutOfRangeError
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.scan import scan
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -17,7 +17,7 @@ import pytest
 
 from cli.command import run
 from interop import jvm, kafka_oracle
-from magicbyte.launch.cluster import LocalCluster
+from magicbyte.tools.launch.cluster import LocalCluster
 from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

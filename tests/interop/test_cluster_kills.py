@@ -10,10 +10,10 @@ import pytest
 
 from interop.processes import BadDayError
 from interop.run_cluster_kills import PARTITIONS, faults, judge_history, judge_logs, name_of
-from magicbyte.codecs import Codec
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import BatchHeader, Format, columns_of, encode
-from magicbyte.records.layout import TimestampType
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import BatchHeader, Format, columns_of, encode
+from magicbyte.engine.records.layout import TimestampType
 from magicbyte.testing.checker import ClientOperation, Recorder
 
 TESTS = Path(__file__).parent.parent

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.builders import records
-from broker.clusters import Members, cluster, until
 from interop.test_admin_tools import Tools
-from magicbyte.client import Client
-from magicbyte.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
-from magicbyte.client.produce import send
-from magicbyte.protocol.messages.list_partition_reassignments import (
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
+from magicbyte.access.client.produce import send
+from magicbyte.engine.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from server.broker.builders import records
+from server.broker.clusters import Members, cluster, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

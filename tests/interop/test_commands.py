@@ -21,11 +21,11 @@ from confluent_kafka import Consumer
 
 from interop import jvm
 from interop.kafka_oracle import version_key
+from magicbyte.access.client import Client
+from magicbyte.access.client.partitioning import partition_of
+from magicbyte.access.client.produce import send
 from magicbyte.cli.main import main
-from magicbyte.client import Client
-from magicbyte.client.partitioning import partition_of
-from magicbyte.client.produce import send
-from magicbyte.records.columns import Record
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -15,14 +15,14 @@ from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
 from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
-from magicbyte.log.append.record_set import record_set
-from magicbyte.log.files.checkpoints import parse_partition_metadata
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.log.live.log_directory import LogDirectory, Settings
-from magicbyte.ports import Moment, TopicPartition
-from magicbyte.records.decode import decode
-from magicbyte.records.entry import entries
+from magicbyte.engine.log.append.record_set import record_set
+from magicbyte.engine.log.files.checkpoints import parse_partition_metadata
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.log.live.log_directory import LogDirectory, Settings
+from magicbyte.engine.ports import Moment, TopicPartition
+from magicbyte.engine.records.decode import decode
+from magicbyte.engine.records.entry import entries
 from topic_settings import log_config
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -10,10 +10,10 @@ import pytest
 
 from cli.command import run
 from interop import jvm
-from magicbyte.client import Client, admin
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.columns import Record
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from broker.serving import Peer
-from broker.transacting import Pair, add, begun, ended, send
 from interop import jvm
 from interop.test_transaction_handover import PLACE, SETTINGS, TIMEOUT_MS, at
-from magicbyte.protocol.messages.fetch import (
+from magicbyte.engine.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
     FetchRequest,
@@ -25,6 +23,8 @@ from magicbyte.protocol.messages.fetch import (
     FetchTopic,
 )
 from magicbyte.testing import Broker
+from server.broker.serving import Peer
+from server.broker.transacting import Pair, add, begun, ended, send
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 

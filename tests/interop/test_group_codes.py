@@ -7,7 +7,7 @@ import pytest
 
 from interop import jvm
 from interop.group_steps import COMMIT, FETCH, GROUP_APIS, Steps, converse, highest
-from magicbyte.client.connection import Connection
+from magicbyte.access.client.connection import Connection
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

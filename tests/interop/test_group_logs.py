@@ -11,12 +11,12 @@ import pytest
 
 from interop import jvm
 from interop.group_steps import SUBSCRIPTION, Talk, join_alone, talk_with
-from magicbyte.client import Client, groups
-from magicbyte.client.groups import Committed
-from magicbyte.errors import ErrorCode
-from magicbyte.groups.partitioning import java_hash, partition_for
-from magicbyte.protocol.messages.describe_groups import DescribeGroupsRequest
-from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
+from magicbyte.access.client import Client, groups
+from magicbyte.access.client.groups import Committed
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.partitioning import java_hash, partition_for
+from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest
+from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

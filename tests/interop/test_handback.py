@@ -10,17 +10,17 @@ import pytest
 
 from interop import jvm
 from interop.group_steps import Talk, join_alone, talk_with
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.fetch import FetchOptions, read_records
-from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.errors import ErrorCode
-from magicbyte.protocol import APIS
-from magicbyte.protocol.messages.heartbeat import HeartbeatRequest
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.fetch import FetchOptions, read_records
+from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -12,14 +12,14 @@ import pytest
 
 from cli.command import run
 from interop import kafka_oracle
-from magicbyte.client import Client
-from magicbyte.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
-from magicbyte.client.fetch import FetchOptions, read_records
-from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.protocol import APIS
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
+from magicbyte.access.client.fetch import FetchOptions, read_records
+from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.protocol import APIS
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 from ports import free_port
 

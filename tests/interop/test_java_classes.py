@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from engine.log.test_verify import READ_BY_KAFKA
 from interop import jvm, ours
 from interop.batches import FORMATS, Json, batches, expected
-from log.test_verify import READ_BY_KAFKA
-from magicbyte.records.batch import build_batch
+from magicbyte.engine.records.batch import build_batch
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 

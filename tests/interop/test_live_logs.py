@@ -20,22 +20,22 @@ from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
 from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
-from magicbyte.codecs import Codec
-from magicbyte.log.append.prepare import prepare
-from magicbyte.log.append.record_set import record_set
-from magicbyte.log.append.rules import AppendRules
-from magicbyte.log.cleaning.compaction import CompactionConfig
-from magicbyte.log.cleaning.maintenance import Action, Maintenance
-from magicbyte.log.files.checkpoints import CLEANER, parse_offset_checkpoint, parse_partition_metadata
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.log.live.log_directory import LogDirectory, Settings
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment, TopicPartition
-from magicbyte.records.columns import Record
-from magicbyte.records.decode import decode
-from magicbyte.records.encode import Format, encode_records
-from magicbyte.records.entry import entries
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.append.prepare import prepare
+from magicbyte.engine.log.append.record_set import record_set
+from magicbyte.engine.log.append.rules import AppendRules
+from magicbyte.engine.log.cleaning.compaction import CompactionConfig
+from magicbyte.engine.log.cleaning.maintenance import Action, Maintenance
+from magicbyte.engine.log.files.checkpoints import CLEANER, parse_offset_checkpoint, parse_partition_metadata
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.log.live.log_directory import LogDirectory, Settings
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment, TopicPartition
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.decode import decode
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.engine.records.entry import entries
 from topic_settings import log_config
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

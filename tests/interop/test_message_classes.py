@@ -8,13 +8,13 @@ from functools import cache
 
 import pytest
 
+from engine.protocol.generated import codecs
+from engine.protocol.interpreter import Values, complete, read, write
+from engine.protocol.kip_625 import EXAMPLES, FIXED, VERSION
+from engine.protocol.schemas import all_schemas, versions
+from engine.protocol.values import examples
 from interop.kafka_messages import NEW, OLD, Json, ask, java_version
-from magicbyte.errors import ProtocolError, UnsupportedVersionError
-from protocol.generated import codecs
-from protocol.interpreter import Values, complete, read, write
-from protocol.kip_625 import EXAMPLES, FIXED, VERSION
-from protocol.schemas import all_schemas, versions
-from protocol.values import examples
+from magicbyte.engine.errors import ProtocolError, UnsupportedVersionError
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 

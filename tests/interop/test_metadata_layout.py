@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from interop import jvm, kafka_oracle
-from magicbyte.client import Client, admin
-from magicbyte.metadata import layout
-from magicbyte.metadata.layout import BrokerEndpoint, TopicNode
+from magicbyte.access.client import Client, admin
+from magicbyte.server.metadata import layout
+from magicbyte.server.metadata.layout import BrokerEndpoint, TopicNode
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -10,21 +10,21 @@ import pytest
 import golden_data
 from cli.command import run
 from interop import jvm
-from magicbyte.client import Client
-from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
-from magicbyte.client.fetch import FetchOptions, fetch_sets
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, ErrorCode
-from magicbyte.migration.capture import read_capture
-from magicbyte.migration.check import Facts, Weight, check
-from magicbyte.migration.sightings import SeenClient, Sightings
-from magicbyte.protocol import APIS, write_request
-from magicbyte.protocol.messages.api_versions import ApiVersionsRequest
-from magicbyte.records.columns import Record
-from magicbyte.records.decode import decode
-from magicbyte.records.scan import scan
-from magicbyte.releases import Release
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import BrokerError, ErrorCode
+from magicbyte.engine.protocol import APIS, write_request
+from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.decode import decode
+from magicbyte.engine.records.scan import scan
+from magicbyte.engine.releases import Release
+from magicbyte.tools.migration.capture import read_capture
+from magicbyte.tools.migration.check import Facts, Weight, check
+from magicbyte.tools.migration.sightings import SeenClient, Sightings
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -42,7 +42,7 @@ FORGOTTEN = {
     "quota.producer.default": "1000000",
 }
 TRAFFIC = Path(__file__).parent / "release_traffic.jsonl"
-CAPTURE = Path(__file__).parents[1] / "migration/captures/2.8.2.pcap"
+CAPTURE = Path(__file__).parents[1] / "tools/migration/captures/2.8.2.pcap"
 BETWEEN_BROKERS = {"LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"}
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown")
 

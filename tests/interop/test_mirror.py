@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from interop import jvm
-from magicbyte.client import Client, admin
-from magicbyte.client.fetch import FetchOptions, read_records, read_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.mirror.copier import Copied
-from magicbyte.mirror.mirror import Mirror
-from magicbyte.mirror.plan import Choice
-from magicbyte.records.entry import entries
-from mirror.pair import dies
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.fetch import FetchOptions, read_records, read_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.engine.records.entry import entries
+from magicbyte.tools.mirror.copier import Copied
+from magicbyte.tools.mirror.mirror import Mirror
+from magicbyte.tools.mirror.plan import Choice
+from tools.mirror.pair import dies
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from interop import jvm
-from magicbyte.client import Client
-from magicbyte.codecs import Codec
-from magicbyte.errors import CorruptRecordError
-from magicbyte.mirror.plan import Choice
-from magicbyte.records.entry import entries
-from magicbyte.records.layout import PRODUCER_EPOCH, RECORD_BATCH_OVERHEAD
+from magicbyte.access.client import Client
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import CorruptRecordError
+from magicbyte.engine.records.entry import entries
+from magicbyte.engine.records.layout import PRODUCER_EPOCH, RECORD_BATCH_OVERHEAD
 from magicbyte.testing import Broker
-from mirror.pair import Pair, payloads, records
+from magicbyte.tools.mirror.plan import Choice
+from tools.mirror.pair import Pair, payloads, records
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -1,12 +1,12 @@
-"""Kills of our mirror and of the real brokers that it copies between; tests/mirror/kills.py has what is done."""
+"""Kills of our mirror and of the real brokers that it copies between; tests/tools/mirror/kills.py has what is done."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from magicbyte.records.encode import Format
-from mirror import kills
+from magicbyte.engine.records.encode import Format
+from tools.mirror import kills
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -20,17 +20,17 @@ from interop.mirrored import (
     with_holes,
     with_transactions,
 )
-from magicbyte.client import Client, admin
-from magicbyte.client.partitioning import partition_of
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.errors import MirrorError
-from magicbyte.mirror.identical import IdenticalMirror
-from magicbyte.mirror.log_target import LogTarget
-from magicbyte.mirror.oversize import OnOversize
-from magicbyte.records.columns import Record
-from magicbyte.records.layout import Dialect
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.partitioning import partition_of
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import MirrorError
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.layout import Dialect
 from magicbyte.testing import Broker
+from magicbyte.tools.mirror.identical import IdenticalMirror
+from magicbyte.tools.mirror.log_target import LogTarget
+from magicbyte.tools.mirror.oversize import OnOversize
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -9,14 +9,14 @@ import pytest
 
 from cli.command import run as command
 from interop import jvm
-from magicbyte.client import Client
-from magicbyte.client.groups import committed_offsets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import send
-from magicbyte.mirror.mirror import Mirror
-from magicbyte.mirror.plan import Choice
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.groups import committed_offsets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import send
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
+from magicbyte.tools.mirror.mirror import Mirror
+from magicbyte.tools.mirror.plan import Choice
 from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -9,21 +9,21 @@ import pytest
 
 from interop import mirrored
 from interop.mirrored import START, Real, compacted, line, only, records, running, stored, with_holes, with_transactions
-from magicbyte.client import Client, admin
-from magicbyte.client.fetch import read_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, new_producer_id, send, send_made
-from magicbyte.codecs import Codec, Lz4Header, decompress
-from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, MirrorError
-from magicbyte.mirror import copier, rounds
-from magicbyte.mirror.mirror import Mirror
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import BatchHeader, Format, encode_records
-from magicbyte.records.entry import entries
-from magicbyte.records.message import MessageView
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.fetch import read_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import ProduceOptions, new_producer_id, send, send_made
+from magicbyte.engine.codecs import Codec, Lz4Header, decompress
+from magicbyte.engine.errors import BrokerError, CorruptRecordError, ErrorCode, MirrorError
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
+from magicbyte.engine.records.entry import entries
+from magicbyte.engine.records.message import MessageView
 from magicbyte.testing import Broker
-from mirror.pair import dies
-from mirror.sets import counted, some
+from magicbyte.tools.mirror import copier, rounds
+from magicbyte.tools.mirror.mirror import Mirror
+from tools.mirror.pair import dies
+from tools.mirror.sets import counted, some
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

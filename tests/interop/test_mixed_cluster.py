@@ -11,17 +11,17 @@ import pytest
 from builders import run
 from interop import jvm, kafka_oracle
 from interop.real_cluster import RealCluster, until
-from magicbyte.broker.broker import Broker
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.partition import ServedPartition
-from magicbyte.client import Client
-from magicbyte.client.fetch import read_records
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.log.files.directory import LOG
-from magicbyte.metadata import layout
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.fetch import read_records
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files.directory import LOG
+from magicbyte.engine.records.columns import Record
+from magicbyte.server.broker.broker import Broker
+from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.broker.partition import ServedPartition
+from magicbyte.server.metadata import layout
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -11,15 +11,15 @@ import pytest
 from golden_data import log_case
 from interop import jvm
 from interop.test_transactional_clients import until_ended
-from magicbyte.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
-from magicbyte.archive.new_cluster import FIRST_OLD_ID
-from magicbyte.archive.salvage import SalvageOptions, salvage_logs
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.directory import discover
-from magicbyte.ports import TopicPartition
-from magicbyte.records.batch import RecordBatch
-from magicbyte.records.encode import Format
-from magicbyte.records.entry import entries
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.entry import entries
+from magicbyte.tools.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
+from magicbyte.tools.archive.new_cluster import FIRST_OLD_ID
+from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

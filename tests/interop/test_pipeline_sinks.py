@@ -10,11 +10,11 @@ from golden_data import log_cases
 from interop import jvm
 from interop.batches import Json, b64
 from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
-from magicbyte.archive.materialize import materialize
-from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN, OFFSET_CHECKPOINTS, PARTITION_METADATA
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import SegmentReader
+from magicbyte.engine.log.files.checkpoints import CLEAN_SHUTDOWN, OFFSET_CHECKPOINTS, PARTITION_METADATA
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.reader import SegmentReader
 from magicbyte.spark.pipeline import driver, load
+from magicbyte.tools.archive.materialize import materialize
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
 

@@ -9,13 +9,13 @@ import pytest
 
 from cli.command import run
 from interop import jvm
-from magicbyte.client import Client
-from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
-from magicbyte.client.fetch import fetch_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
+from magicbyte.access.client.fetch import fetch_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.columns import Record
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -12,8 +12,27 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from broker.serving import Peer
-from broker.transacting import (
+from interop import jvm
+from interop.test_transactional_clients import PATIENCE_S, VALUES, values
+from interop.test_transactional_clients import committed as committed_by
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.net.stream import SocketStream
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.partitioning import STATE_TOPIC
+from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from magicbyte.engine.transactions.answers import codes_of
+from magicbyte.engine.transactions.records import TransactionKey, TransactionValue, decode_value
+from magicbyte.engine.transactions.transaction import by_topic, places_of
+from magicbyte.testing import Broker, Cluster
+from server.broker.serving import Peer
+from server.broker.transacting import (
     NONE,
     Pair,
     add,
@@ -27,25 +46,6 @@ from broker.transacting import (
     read,
     send,
 )
-from interop import jvm
-from interop.test_transactional_clients import PATIENCE_S, VALUES, values
-from interop.test_transactional_clients import committed as committed_by
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.errors import ErrorCode
-from magicbyte.groups.partitioning import STATE_TOPIC
-from magicbyte.net.stream import SocketStream
-from magicbyte.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
-from magicbyte.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from magicbyte.testing import Broker, Cluster
-from magicbyte.transactions.answers import codes_of
-from magicbyte.transactions.records import TransactionKey, TransactionValue, decode_value
-from magicbyte.transactions.transaction import by_topic, places_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 

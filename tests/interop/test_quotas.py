@@ -15,17 +15,17 @@ from confluent_kafka import Producer
 
 from interop import jvm, kafka_oracle
 from interop.processes import Pauses
-from magicbyte.client.connection import Connection
-from magicbyte.metadata.zookeeper import ZooKeeperStore
-from magicbyte.protocol import Message
-from magicbyte.protocol.messages import alter_client_quotas as altering
-from magicbyte.protocol.messages import create_topics, delete_topics
-from magicbyte.protocol.messages import describe_client_quotas as describing
-from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from magicbyte.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.access.client.connection import Connection
+from magicbyte.engine.protocol import Message
+from magicbyte.engine.protocol.messages import alter_client_quotas as altering
+from magicbyte.engine.protocol.messages import create_topics, delete_topics
+from magicbyte.engine.protocol.messages import describe_client_quotas as describing
+from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from magicbyte.engine.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -8,13 +8,13 @@ import pytest
 
 from interop import jvm
 from interop.real_cluster import Candidate, RealCluster, until
-from magicbyte.client import Client
-from magicbyte.client.fetch import read_records
-from magicbyte.client.produce import send
-from magicbyte.metadata import layout
-from magicbyte.protocol.messages.alter_partition import AlterPartitionRequest
-from magicbyte.protocol.messages.controlled_shutdown import ControlledShutdownRequest
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.fetch import read_records
+from magicbyte.access.client.produce import send
+from magicbyte.engine.protocol.messages.alter_partition import AlterPartitionRequest
+from magicbyte.engine.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from magicbyte.engine.records.columns import Record
+from magicbyte.server.metadata import layout
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

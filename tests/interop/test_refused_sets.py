@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from broker.builders import short_message
 from interop import jvm
-from magicbyte.client.admin import NewTopic, create_topic, delete_records
-from magicbyte.client.client import Client
-from magicbyte.client.connection import Connection
-from magicbyte.client.produce import send
-from magicbyte.codecs import Codec
-from magicbyte.protocol.messages.produce import (
+from magicbyte.access.client.admin import NewTopic, create_topic, delete_records
+from magicbyte.access.client.client import Client
+from magicbyte.access.client.connection import Connection
+from magicbyte.access.client.produce import send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.engine.wire.checksum import crc32c
 from magicbyte.testing import Broker
-from magicbyte.wire.checksum import crc32c
+from server.broker.builders import short_message
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -7,10 +7,10 @@ import pytest
 
 from interop import matrix, releases
 from interop.releases import RELEASES, STEPS
-from magicbyte.broker.offer import offer_of as as_release
+from magicbyte.server.broker.offer import offer_of as as_release
 
 RECORDED = releases.load()
-LISTED = json.loads((Path(__file__).parents[1] / "broker" / "releases.json").read_text())
+LISTED = json.loads((Path(__file__).parents[1] / "server/broker/releases.json").read_text())
 ASKING = ("Java 0.11.0.3", "Java 2.8.2", "Java 3.9.1", "Java 4.3.1", "confluent-kafka", "kafka-python", "franz-go")
 """Clients that ask a broker what it knows, and send nothing else."""
 API_VERSIONS = 18

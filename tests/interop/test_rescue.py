@@ -11,11 +11,11 @@ import pytest
 import golden_data
 from cli.command import run
 from interop import jvm
-from magicbyte.client import Client, admin
-from magicbyte.log.files.checkpoints import PARTITION_METADATA
-from magicbyte.rescue import rescue as steps
-from mirror.pair import Seen, dies, records
-from rescue.builders import backup_of, by_partition, no_steps, receipt_of
+from magicbyte.access.client import Client, admin
+from magicbyte.engine.log.files.checkpoints import PARTITION_METADATA
+from magicbyte.tools.rescue import rescue as steps
+from tools.mirror.pair import Seen, dies, records
+from tools.rescue.builders import backup_of, by_partition, no_steps, receipt_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -17,9 +17,9 @@ import pytest
 import golden_data
 from cli.command import run
 from interop import jvm, kafka_oracle
-from magicbyte.client import Client, admin
-from magicbyte.log.files.checkpoints import PARTITION_METADATA
-from rescue.old_backups import OldLog, Row, old_backups, rows
+from magicbyte.access.client import Client, admin
+from magicbyte.engine.log.files.checkpoints import PARTITION_METADATA
+from tools.rescue.old_backups import OldLog, Row, old_backups, rows
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

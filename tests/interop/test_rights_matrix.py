@@ -11,8 +11,8 @@ import pytest
 
 from interop.rights_matrix import Codes, ask_all
 from interop.secured import Stores, real_broker
-from magicbyte.client.login import Credentials
-from magicbyte.security.settings import ClientSecurity
+from magicbyte.access.client.login import Credentials
+from magicbyte.access.security.settings import ClientSecurity
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
+from engine.protocol.generated import Codec, loaded
+from engine.protocol.interpreter import UNKNOWN
+from engine.protocol.values import Values, examples
 from interop import jvm, kafka_oracle
 from magicbyte.schema import MessageSchema, SchemaError, check, compare, measure
 from magicbyte.schema.python import groups
-from protocol.generated import Codec, loaded
-from protocol.interpreter import UNKNOWN
-from protocol.values import Values, examples
 
 pytestmark = pytest.mark.interop
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from interop import client_programs, matrix
 from interop.client_programs import ClientFailedError, ClientProcess
 from interop.secured import MECHANISMS, PASSWORD, WRONG, Stores
-from magicbyte.net import complaints
+from magicbyte.access.net import complaints
 from magicbyte.testing import Broker
 
 pytestmark = pytest.mark.interop

@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient, ScramMechanism
 
 from interop import jvm, kafka_oracle
 from interop.secured import USER, Stores, properties
-from magicbyte.client import Client, admin
-from magicbyte.errors import BrokerError, SecurityError
-from magicbyte.security.settings import ClientSecurity
+from magicbyte.access.client import Client, admin
+from magicbyte.access.security.settings import ClientSecurity
+from magicbyte.engine.errors import BrokerError, SecurityError
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

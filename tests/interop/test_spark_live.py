@@ -20,9 +20,9 @@ from interop.builders import log_bytes
 from interop.test_pipeline_sinks import append, consume
 from interop.test_spark_kafka import lines, transaction
 from interop.test_written_logs import SETTINGS, complaints
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import SegmentReader
-from magicbyte.records.columns import arrow_schema
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.reader import SegmentReader
+from magicbyte.engine.records.columns import arrow_schema
 from magicbyte.spark.options import parse_options
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import run
@@ -131,7 +131,7 @@ from magicbyte.spark.pipeline import topics
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import run
 from pathlib import Path
-from mirror.test_transactional import Dying
+from tools.mirror.test_transactional import Dying
 from spark.in_process import InProcess
 
 class DyingClient(topics.Client):

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.clusters import Members, until, values
 from interop import kafka_oracle
 from interop.processes import DIES_WITH_US
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.produce import send
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.produce import send
+from magicbyte.engine.records.columns import Record
 from ports import free_port
+from server.broker.clusters import Members, until, values
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -20,13 +20,13 @@ from typing import NamedTuple
 import pytest
 
 from interop import system_calls
-from magicbyte.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
-from magicbyte.client.client import Client
-from magicbyte.client.fetch import FetchOptions, fetch_sets
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format
+from magicbyte.access.client.admin import ConfigResource, NewTopic, alter_configs, create_topic
+from magicbyte.access.client.client import Client
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format
 
 pytestmark = pytest.mark.interop
 

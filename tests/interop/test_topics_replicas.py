@@ -18,14 +18,14 @@ import pytest
 from click.testing import CliRunner
 
 from interop import jvm, kafka_oracle
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
+from magicbyte.access.client.produce import send
+from magicbyte.access.client.reassignment import assignment_of, dump_plan
+from magicbyte.access.client.replicas import describe_log_dirs
 from magicbyte.cli.main import main
-from magicbyte.client import Client
-from magicbyte.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
-from magicbyte.client.produce import send
-from magicbyte.client.reassignment import assignment_of, dump_plan
-from magicbyte.client.replicas import describe_log_dirs
-from magicbyte.ports import TopicPartition
-from magicbyte.records.columns import Record
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.columns import Record
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

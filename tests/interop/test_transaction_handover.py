@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.serving import Peer
-from broker.transacting import Pair, add, add_offsets, begun, commit_offset, committed, ended, found, read, send
 from interop import jvm
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.errors import BrokerError, ErrorCode
-from magicbyte.net.stream import SocketStream
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.net.stream import SocketStream
+from magicbyte.engine.errors import BrokerError, ErrorCode
 from magicbyte.testing import Broker
+from server.broker.serving import Peer
+from server.broker.transacting import Pair, add, add_offsets, begun, commit_offset, committed, ended, found, read, send
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 
 from builders import run
 from interop import jvm, kafka_oracle
+from magicbyte.access.client import Client
+from magicbyte.access.client.groups import Committed, committed_offsets
+from magicbyte.access.client.transactions import TransactionalProducer
 from magicbyte.cli.main import main
-from magicbyte.client import Client
-from magicbyte.client.groups import Committed, committed_offsets
-from magicbyte.client.transactions import TransactionalProducer
-from magicbyte.errors import BrokerError, ErrorCode
-from magicbyte.records.columns import Record
+from magicbyte.engine.errors import BrokerError, ErrorCode
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]

@@ -13,18 +13,18 @@ from confluent_kafka import Producer
 
 from cli.command import run
 from interop import jvm
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.client import BrokerNode
-from magicbyte.client.offsets import LATEST, list_offset
-from magicbyte.protocol.messages.produce import (
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.client import BrokerNode
+from magicbyte.access.client.offsets import LATEST, list_offset
+from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import BatchHeader, Format, encode_records
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

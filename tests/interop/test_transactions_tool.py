@@ -8,10 +8,10 @@ import subprocess
 import pytest
 
 from interop import kafka_oracle
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.transactions import TransactionalProducer
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.transactions import TransactionalProducer
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]

@@ -15,23 +15,23 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
+from engine.log.appended import batch_of, indexes_of
 from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
-from log.appended import batch_of, indexes_of
-from magicbyte.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
-from magicbyte.archive.salvage import SalvageOptions, salvage_logs
-from magicbyte.archive.writer import LogDirectoryWriter
-from magicbyte.codecs import Codec
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
-from magicbyte.log.files.producer_state import LeaderEpochs
-from magicbyte.ports import TopicPartition
-from magicbyte.records.control import ControlType, build_marker
-from magicbyte.records.encode import Format
-from magicbyte.records.extent import last_offsets
-from magicbyte.records.scan import scan
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.engine.log.files.producer_state import LeaderEpochs
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.extent import last_offsets
+from magicbyte.engine.records.scan import scan
+from magicbyte.tools.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
+from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
+from magicbyte.tools.archive.writer import LogDirectoryWriter
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -32,9 +32,9 @@ from kazoo.exceptions import NoAuthError
 
 from interop import jvm, kafka_oracle
 from interop.secured import Stores
-from magicbyte.broker.broker import Broker
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.metadata.zookeeper_security import ZooKeeperSecurity
+from magicbyte.server.broker.broker import Broker
+from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 AUTHORIZER = ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:ANONYMOUS")

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.serving import Clock
 from interop import jvm, kafka_oracle
-from magicbyte.broker.cluster import register
-from magicbyte.broker.election import elect
-from magicbyte.broker.threads import SystemThreads
-from magicbyte.client import Client
-from magicbyte.metadata import layout
-from magicbyte.metadata.layout import BrokerEndpoint
-from magicbyte.metadata.on_loop import LoopStore
-from magicbyte.metadata.zookeeper import ZooKeeperStore
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from magicbyte.releases import numbers, registration_version
+from magicbyte.access.client import Client
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from magicbyte.engine.releases import numbers, registration_version
+from magicbyte.server.broker.cluster import register
+from magicbyte.server.broker.election import elect
+from magicbyte.server.broker.threads import SystemThreads
+from magicbyte.server.metadata import layout
+from magicbyte.server.metadata.layout import BrokerEndpoint
+from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.metadata.zookeeper import ZooKeeperStore
+from server.broker.serving import Clock
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

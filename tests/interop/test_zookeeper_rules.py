@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from interop import jvm, kafka_oracle
-from magicbyte.errors import (
+from magicbyte.engine.errors import (
     BadVersionError,
     MetadataError,
     NoChildrenForEphemeralsError,
@@ -16,8 +16,8 @@ from magicbyte.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from magicbyte.metadata.memory import MemoryStore
-from magicbyte.ports import Node
+from magicbyte.engine.ports import Node
+from magicbyte.server.metadata.memory import MemoryStore
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

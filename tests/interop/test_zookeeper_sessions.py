@@ -15,9 +15,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from interop import jvm, kafka_oracle
-from magicbyte.broker.cluster import register
-from magicbyte.broker.threads import SystemThreads
-from magicbyte.errors import (
+from magicbyte.engine.errors import (
     BadVersionError,
     MetadataError,
     NetworkError,
@@ -25,9 +23,11 @@ from magicbyte.errors import (
     SessionExpiredError,
     UnknownOutcomeError,
 )
-from magicbyte.metadata.on_loop import LoopStore
-from magicbyte.metadata.zookeeper import ZooKeeperStore
-from magicbyte.ports import CreateNode, NodeEvent, SessionEvent, SetNode
+from magicbyte.engine.ports import CreateNode, NodeEvent, SessionEvent, SetNode
+from magicbyte.server.broker.cluster import register
+from magicbyte.server.broker.threads import SystemThreads
+from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from engine.protocol.interpreter import RefusedError, Values, present, read, write
+from engine.protocol.values import examples
 from magicbyte.schema import Change, ChangeKind, MessageSchema, check, compare, load_bundled
-from protocol.interpreter import RefusedError, Values, present, read, write
-from protocol.values import examples
 from schema.builders import checked, field
 from schema.random_schemas import random_encoding, random_schema, span
 

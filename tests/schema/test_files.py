@@ -57,7 +57,7 @@ def test_only_generated_files_of_the_same_kind_are_taken_for_leftovers(tmp_path:
 
 def test_the_compiler_is_loaded_by_nothing_but_its_commands() -> None:
     script = (
-        "import sys, magicbyte, magicbyte.protocol, magicbyte.cli.main, magicbyte.cli.schema;"
+        "import sys, magicbyte, magicbyte.engine.protocol, magicbyte.cli.main, magicbyte.cli.schema;"
         "print([name for name in sys.modules if name.startswith('magicbyte.schema')])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.protocol.message import Message
+from engine.protocol.generated import compiled
+from engine.protocol.interpreter import write
+from engine.protocol.schemas import all_schemas
+from engine.protocol.values import examples
+from magicbyte.engine.protocol.message import Message
 from magicbyte.schema import MessageSchema
 from magicbyte.schema.code import names_read
 from magicbyte.schema.names import TAKEN
 from magicbyte.schema.python import groups, modules
-from protocol.generated import compiled
-from protocol.interpreter import write
-from protocol.schemas import all_schemas
-from protocol.values import examples
 from schema.builders import Json, checked, field
 
 FRAME: Json = {"type": "data", "name": "Odd", "validVersions": "0-2", "flexibleVersions": "1+"}

@@ -7,9 +7,9 @@ from functools import cache
 
 import pytest
 
+from engine.protocol.schemas import ROOT, all_schemas
 from magicbyte.schema import check
 from magicbyte.schema.pages import Folder, pages
-from protocol.schemas import ROOT, all_schemas
 
 DOCS = ROOT / "docs/protocol"
 MOST_BYTES = 1_500_000  # of all pages

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from magicbyte.errors import ProtocolError, UnsupportedVersionError
+from engine.protocol.generated import Codec, compiled
+from engine.protocol.interpreter import UNKNOWN, RefusedError, Values, read, write
+from engine.protocol.values import examples
+from magicbyte.engine.errors import ProtocolError, UnsupportedVersionError
 from magicbyte.schema import MessageSchema, Rule, check
 from magicbyte.schema.python import modules
 from magicbyte.schema.sizes import measure
-from protocol.generated import Codec, compiled
-from protocol.interpreter import UNKNOWN, RefusedError, Values, read, write
-from protocol.values import examples
 from schema.random_schemas import Json, random_schema
 
 SEEDS = range(150)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from engine.protocol.generated import compiled
+from engine.protocol.golden_messages import golden_messages
+from engine.protocol.interpreter import UNKNOWN, write
+from engine.protocol.schemas import all_schemas
+from engine.protocol.values import examples
 from magicbyte.schema import Encoding, MessageSchema, SchemaValueError, bundled, check, load_bundled, measure
 from magicbyte.schema.sizes import encoded_size
 from magicbyte.schema.values import parse_json
-from protocol.generated import compiled
-from protocol.golden_messages import golden_messages
-from protocol.interpreter import UNKNOWN, write
-from protocol.schemas import all_schemas
-from protocol.values import examples
 from schema.builders import checked, field
 from schema.random_schemas import random_schema
 

@@ -10,16 +10,16 @@ import functools
 from collections.abc import Callable
 from unittest.mock import patch
 
-from log.appended import batch_of
-from log.compacted import DAY, NOW, Cleaned
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.names import QUARANTINE
-from magicbyte.log.files.open_files import DEFAULT_LIMIT
-from magicbyte.log.live.config import LogConfig
-from magicbyte.log.live.lookups import aborted_transactions
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment, TopicPartition
-from magicbyte.records.control import ControlType
+from engine.log.appended import batch_of
+from engine.log.compacted import DAY, NOW, Cleaned
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.names import QUARANTINE
+from magicbyte.engine.log.files.open_files import DEFAULT_LIMIT
+from magicbyte.engine.log.live.config import LogConfig
+from magicbyte.engine.log.live.lookups import aborted_transactions
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment, TopicPartition
+from magicbyte.engine.records.control import ControlType
 from magicbyte.testing.disk import SimulatedDisk, SimulatedFile
 from simulation.crashes import (
     COMPACTED,

@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.errors import LogDirectoryError, NetworkError, NodeExistsError, SessionExpiredError
-from magicbyte.metadata.layout import load_controller, load_state, state_path
-from magicbyte.ports import TopicPartition
-from magicbyte.records.decode import decode
-from magicbyte.records.scan import scan
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.engine.errors import LogDirectoryError, NetworkError, NodeExistsError, SessionExpiredError
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.decode import decode
+from magicbyte.engine.records.scan import scan
+from magicbyte.server.metadata.layout import load_controller, load_state, state_path
 from magicbyte.testing.checker import HistoryRules, Recorder, check
 from magicbyte.testing.world import TREE, SimulatedBroker, World
 

@@ -17,13 +17,13 @@ import itertools
 from collections import Counter
 from contextlib import suppress
 
-from magicbyte.client import Client
-from magicbyte.client.fetch import ClosedSets, FetchOptions, fetch_sets, records_of
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.errors import BrokerError, ErrorCode, MagicbyteError, OffsetOutOfRangeError
-from magicbyte.ports import TopicPartition
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.fetch import ClosedSets, FetchOptions, fetch_sets, records_of
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import BrokerError, ErrorCode, MagicbyteError, OffsetOutOfRangeError
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.columns import Record
 from simulation.cluster_faults import HEALED_WITHIN_S, TOPIC, ClusterUnderFaults, UnsoundError, records_in
 
 FEWEST_FAULTS = 5

@@ -12,18 +12,18 @@ import random
 import re
 from collections.abc import Callable
 
-from log.appended import batch_of
-from magicbyte.errors import CorruptRecordError
-from magicbyte.log.append.record_set import record_set
-from magicbyte.log.cleaning.compaction import CompactionConfig
-from magicbyte.log.cleaning.maintenance import Maintenance
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.directory import parse_file
-from magicbyte.log.files.open_files import DEFAULT_LIMIT
-from magicbyte.log.live.group_commit import GroupCommit
-from magicbyte.log.live.log_directory import Identity, LogDirectory, Settings
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment, TopicPartition
+from engine.log.appended import batch_of
+from magicbyte.engine.errors import CorruptRecordError
+from magicbyte.engine.log.append.record_set import record_set
+from magicbyte.engine.log.cleaning.compaction import CompactionConfig
+from magicbyte.engine.log.cleaning.maintenance import Maintenance
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.directory import parse_file
+from magicbyte.engine.log.files.open_files import DEFAULT_LIMIT
+from magicbyte.engine.log.live.group_commit import GroupCommit
+from magicbyte.engine.log.live.log_directory import Identity, LogDirectory, Settings
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import (
     RETENTION_MS,

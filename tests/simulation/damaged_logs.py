@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from magicbyte.codecs import Codec
-from magicbyte.records.batch import build_batch
-from magicbyte.records.message import build_message, build_wrapper
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.batch import build_batch
+from magicbyte.engine.records.message import build_message, build_wrapper
 
 PAGE = 4096
 
@@ -78,7 +78,7 @@ def batch(rng: random.Random, count: int, codec: Codec, value: Callable[[], byte
 
 
 def compress_section(codec: Codec, section: bytes) -> bytes:
-    from magicbyte.codecs import compress
+    from magicbyte.engine.codecs import compress
 
     return section if codec is Codec.NONE else bytes(compress(codec, section))
 

@@ -11,15 +11,15 @@ import functools
 import struct
 from collections.abc import Callable, Iterator
 
-from log.appended import batch_of
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
-from magicbyte.log.files.names import QUARANTINE
-from magicbyte.log.files.producer_snapshot import ENTRY, HEADER
-from magicbyte.log.live.log_directory import LogDirectory
-from magicbyte.log.live.lookups import offset_for_timestamp
+from engine.log.appended import batch_of
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
+from magicbyte.engine.log.files.names import QUARANTINE
+from magicbyte.engine.log.files.producer_snapshot import ENTRY, HEADER
+from magicbyte.engine.log.live.log_directory import LogDirectory
+from magicbyte.engine.log.live.lookups import offset_for_timestamp
+from magicbyte.engine.wire.checksum import crc32c
 from magicbyte.testing.disk import SimulatedDisk
-from magicbyte.wire.checksum import crc32c
 from simulation.crashes import ENRICHED, PATH, PLAIN, START_MS, TRANSACTIONAL, World, open_directory
 from simulation.crashes import put as append
 from simulation.ledger import Batch, BrokenError, content_of, expect, known_of, marker, plain_batch

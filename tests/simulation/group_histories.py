@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.ports import TopicPartition
 from simulation.group_member import REBALANCE_MS, SESSION_MS, GroupMember
 from simulation.transaction_histories import INPUTS, Live, TransactionHistory
 from simulation.transactional_client import TransactionalClient

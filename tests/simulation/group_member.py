@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from magicbyte.client.client import GROUP
-from magicbyte.errors import ErrorCode
-from magicbyte.protocol.message import Message
-from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from magicbyte.protocol.messages.join_group import (
+from magicbyte.access.client.client import GROUP
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol.message import Message
+from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from magicbyte.engine.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from magicbyte.engine.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from simulation.transactional_client import (
     GROUP_FAULTS,
     GROUP_ID,

@@ -11,23 +11,23 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from magicbyte.codecs import Codec
-from magicbyte.errors import OffsetOutOfRangeError
-from magicbyte.log.files.indexes import AbortedTransaction
-from magicbyte.log.files.producer_state import ProducerStates
-from magicbyte.log.files.reader import read_chunks
-from magicbyte.log.live.lookups import aborted_transactions, offset_for_timestamp
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import TopicPartition
-from magicbyte.records.batch import RecordBatch, build_batch
-from magicbyte.records.columns import Record
-from magicbyte.records.control import ControlType, build_marker
-from magicbyte.records.decode import DecodeOptions, decode
-from magicbyte.records.encode import BatchHeader, Format, encode_records
-from magicbyte.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
-from magicbyte.records.extent import last_offsets
-from magicbyte.records.layout import Dialect
-from magicbyte.records.scan import scan
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import OffsetOutOfRangeError
+from magicbyte.engine.log.files.indexes import AbortedTransaction
+from magicbyte.engine.log.files.producer_state import ProducerStates
+from magicbyte.engine.log.files.reader import read_chunks
+from magicbyte.engine.log.live.lookups import aborted_transactions, offset_for_timestamp
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.batch import RecordBatch, build_batch
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.engine.records.decode import DecodeOptions, decode
+from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
+from magicbyte.engine.records.enriched import Tag, build_enriched_message, build_enriched_wrapper, encode_tags
+from magicbyte.engine.records.extent import last_offsets
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.records.scan import scan
 
 RETENTION_MS = 60_000
 Keyed = tuple[int, bytes | None, bytes | None]  # offset, key, value

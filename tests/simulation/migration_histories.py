@@ -19,14 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from magicbyte.client import Client
-from magicbyte.client.fetch import ClosedSets, FetchOptions, fetch_sets
-from magicbyte.client.produce import ProduceOptions
-from magicbyte.codecs import Codec
-from magicbyte.errors import MagicbyteError
-from magicbyte.metadata.layout import load_state, state_path
-from magicbyte.ports import TopicPartition
-from magicbyte.records.encode import Format
+from magicbyte.access.client import Client
+from magicbyte.access.client.fetch import ClosedSets, FetchOptions, fetch_sets
+from magicbyte.access.client.produce import ProduceOptions
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.encode import Format
+from magicbyte.server.metadata.layout import load_state, state_path
 from magicbyte.testing.world import SimulatedBroker
 from simulation.cluster_faults import TOPIC, UnsoundError, records_in
 from simulation.cluster_histories import History

@@ -22,7 +22,10 @@ from syntax import parsed
 
 PACKAGE = Path(magicbyte.__file__).parent
 MODULES = [
-    path for room in ("log", "archive") for path in sorted((PACKAGE / room).rglob("*.py")) if path.stem != "__init__"
+    path
+    for room in ("engine/log", "tools/archive")
+    for path in sorted((PACKAGE / room).rglob("*.py"))
+    if path.stem != "__init__"
 ]
 PATHS = {path.stem: path for path in MODULES}
 """By name: the modules that write logs."""

@@ -16,9 +16,16 @@ from types import TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
-from log.damaged_directories import NOW, made
-from log.test_writer_crashes import write
-from magicbyte.archive.convert import (
+from engine.log.damaged_directories import NOW, made
+from engine.log.test_writer_crashes import write
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.filesystem import LocalFiles, put_file
+from magicbyte.engine.log.files.outputs import SCRATCH, put_whole, whole_folder
+from magicbyte.engine.log.live.log_directory import LOCK
+from magicbyte.engine.records.encode import Format
+from magicbyte.testing.disk import SimulatedDisk
+from magicbyte.tools.archive.convert import (
     STATE,
     ConvertOptions,
     convert_part,
@@ -26,16 +33,9 @@ from magicbyte.archive.convert import (
     join_parts,
     partitions_to_convert,
 )
-from magicbyte.archive.copies import copied_logs, lay_over
-from magicbyte.archive.materialize import materialize
-from magicbyte.archive.retain import RetentionLimits, held, retain_logs
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.filesystem import LocalFiles, put_file
-from magicbyte.log.files.outputs import SCRATCH, put_whole, whole_folder
-from magicbyte.log.live.log_directory import LOCK
-from magicbyte.records.encode import Format
-from magicbyte.testing.disk import SimulatedDisk
+from magicbyte.tools.archive.copies import copied_logs, lay_over
+from magicbyte.tools.archive.materialize import materialize
+from magicbyte.tools.archive.retain import RetentionLimits, held, retain_logs
 from simulation.ledger import expect
 
 RECORDED: dict[str, Callable[[Path], None]] = {}

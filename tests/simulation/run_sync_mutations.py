@@ -16,23 +16,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-import log.test_parting as parting
+import engine.log.test_parting as parting
 import simulation.test_compaction as compaction
 import simulation.test_head_truncation as heads
-from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log.files.entry_search import Limits
-from magicbyte.log.files.resync import Gap, RowOrder, Sound
-from magicbyte.log.live import loading, partition_log, segment
-from magicbyte.records.scan import scan
+from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
+from magicbyte.engine.log.files.entry_search import Limits
+from magicbyte.engine.log.files.resync import Gap, RowOrder, Sound
+from magicbyte.engine.log.live import loading, partition_log, segment
+from magicbyte.engine.records.scan import scan
 from simulation import damaged_starts, mutations, recorded
 from simulation.aimed import AIMED
 from simulation.mutations import CHECK, RENAMES, SYNCS, Change, mutated
 from simulation.recorded import RECORDED
 
 if TYPE_CHECKING:
-    from magicbyte.log.live.loading import Loaded
-    from magicbyte.ports import ReadableFile
-    from magicbyte.records.layout import Dialect
+    from magicbyte.engine.log.live.loading import Loaded
+    from magicbyte.engine.ports import ReadableFile
+    from magicbyte.engine.records.layout import Dialect
 
 NOTED = Path(__file__).with_name("sync_mutations.json")
 QUICK: dict[str, Callable[[], None]] = {
@@ -109,7 +109,7 @@ CANNOT_BE_MISSED = {
         "a folder that was there already gets its files one by one, in no order that anything hangs on"
     ),
     "index_file.IndexFile._used: if size > SMALL_FILE_LIMIT: [taken out]": (
-        "it bounds memory: tests/log/test_damaged_directories.py starts with indexes of a tebibyte"
+        "it bounds memory: tests/engine/log/test_damaged_directories.py starts with indexes of a tebibyte"
     ),
 }
 """Mutations that change nothing that has to hold, and why."""

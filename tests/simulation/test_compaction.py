@@ -2,9 +2,9 @@
 
 import pytest
 
-from log.compacted import Cleaned, latest
-from magicbyte.log.live.lookups import offset_for_timestamp
-from magicbyte.records.encode import Format
+from engine.log.compacted import Cleaned, latest
+from magicbyte.engine.log.live.lookups import offset_for_timestamp
+from magicbyte.engine.records.encode import Format
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import keyed, latest_values
 

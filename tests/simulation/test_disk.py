@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.filesystem import LocalFiles
 from magicbyte.testing.disk import SECTOR, SimulatedDisk
 
 

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from magicbyte.errors import ErrorCode, LogDirectoryOfflineError
+from magicbyte.engine.errors import ErrorCode, LogDirectoryOfflineError
 from simulation.crashes import PLAIN, World, recovery_points
 
 NEVER = 1 << 60

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from magicbyte.errors import ErrorCode
-from magicbyte.groups import offsets
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups import offsets
 from magicbyte.testing.loop import StuckError
 from simulation.group_histories import GroupHistory
 from simulation.plants import faults_of_plants

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from magicbyte.log.append.record_set import record_set
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment
-from magicbyte.records.enriched import Tag, build_enriched_message, encode_tags
+from magicbyte.engine.log.append.record_set import record_set
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment
+from magicbyte.engine.records.enriched import Tag, build_enriched_message, encode_tags
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import content_of, plain_batch
 from topic_settings import log_config

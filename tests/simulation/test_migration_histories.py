@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from magicbyte.broker import fetch
-from magicbyte.broker.partition import ServedPartition
-from magicbyte.log.live.segment import FileSlice
-from magicbyte.records.encode import Format
+from magicbyte.engine.log.live.segment import FileSlice
+from magicbyte.engine.records.encode import Format
+from magicbyte.server.broker import fetch
+from magicbyte.server.broker.partition import ServedPartition
 from simulation.cluster_faults import UnsoundError
 from simulation.migration_histories import STEPS, FormatStep, MigrationHistory
 

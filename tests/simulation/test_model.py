@@ -11,19 +11,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from log.appended import batch_of
-from magicbyte.codecs import Codec
-from magicbyte.errors import OffsetOutOfRangeError
-from magicbyte.log.append.record_set import record_set
-from magicbyte.log.cleaning.compaction import Compaction, CompactionConfig, select
-from magicbyte.log.live.config import LogConfig
-from magicbyte.log.live.lookups import offset_for_timestamp
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment
-from magicbyte.records.columns import Record
-from magicbyte.records.decode import DecodeOptions, decode
-from magicbyte.records.encode import BatchHeader, Format, encode_records
-from magicbyte.records.enriched import build_enriched_message, build_enriched_wrapper
+from engine.log.appended import batch_of
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import OffsetOutOfRangeError
+from magicbyte.engine.log.append.record_set import record_set
+from magicbyte.engine.log.cleaning.compaction import Compaction, CompactionConfig, select
+from magicbyte.engine.log.live.config import LogConfig
+from magicbyte.engine.log.live.lookups import offset_for_timestamp
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.decode import DecodeOptions, decode
+from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
+from magicbyte.engine.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.ledger import Keyed, content_of, keyed, latest_values
 from topic_settings import log_config

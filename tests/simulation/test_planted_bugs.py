@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from magicbyte.log.files import checkpoints, producer_snapshot
-from magicbyte.log.files import filesystem as log_files
-from magicbyte.log.live import epoch_file, loading, log_directory, partition_log
-from magicbyte.log.live.epoch_file import EpochFile
-from magicbyte.log.live.group_commit import GroupCommit
-from magicbyte.log.live.log_directory import LogDirectory
-from magicbyte.log.live.partition_log import Flush, PartitionLog
-from magicbyte.log.live.retention import Retention
-from magicbyte.log.live.segment import Segment
-from magicbyte.log.live.segment_names import CLEANED, COMPANIONS, DELETED, SWAP, SegmentNames
+from magicbyte.engine.log.files import checkpoints, producer_snapshot
+from magicbyte.engine.log.files import filesystem as log_files
+from magicbyte.engine.log.live import epoch_file, loading, log_directory, partition_log
+from magicbyte.engine.log.live.epoch_file import EpochFile
+from magicbyte.engine.log.live.group_commit import GroupCommit
+from magicbyte.engine.log.live.log_directory import LogDirectory
+from magicbyte.engine.log.live.partition_log import Flush, PartitionLog
+from magicbyte.engine.log.live.retention import Retention
+from magicbyte.engine.log.live.segment import Segment
+from magicbyte.engine.log.live.segment_names import CLEANED, COMPANIONS, DELETED, SWAP, SegmentNames
 from magicbyte.testing.disk import SimulatedDisk
 from simulation.crashes import run
 from simulation.ledger import BrokenError

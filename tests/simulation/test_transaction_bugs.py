@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from magicbyte.broker.coordinating import Coordinating
-from magicbyte.broker.coordinator_log import CoordinatorLog
-from magicbyte.errors import AppendRefusedError, ErrorCode
-from magicbyte.groups import loading as group_loading
-from magicbyte.groups import offsets
-from magicbyte.groups.effects import Reply
-from magicbyte.groups.partitioning import STATE_TOPIC
-from magicbyte.groups.terms import CoordinatorTerms
-from magicbyte.log.append.producer_check import ProducerChecks
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.log.live.segment_indexes import LiveIndexes
+from magicbyte.engine.errors import AppendRefusedError, ErrorCode
+from magicbyte.engine.groups import loading as group_loading
+from magicbyte.engine.groups import offsets
+from magicbyte.engine.groups.effects import Reply
+from magicbyte.engine.groups.partitioning import STATE_TOPIC
+from magicbyte.engine.groups.terms import CoordinatorTerms
+from magicbyte.engine.log.append.producer_check import ProducerChecks
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.log.live.segment_indexes import LiveIndexes
+from magicbyte.engine.transactions.answers import answer
+from magicbyte.engine.transactions.coordinator import Coordinator
+from magicbyte.engine.transactions.effects import SendMarkers
+from magicbyte.engine.transactions.loading import Loading
+from magicbyte.engine.transactions.transaction import Transaction, by_topic
+from magicbyte.server.broker.coordinating import Coordinating
+from magicbyte.server.broker.coordinator_log import CoordinatorLog
 from magicbyte.testing.loop import StuckError
-from magicbyte.transactions.answers import answer
-from magicbyte.transactions.coordinator import Coordinator
-from magicbyte.transactions.effects import SendMarkers
-from magicbyte.transactions.loading import Loading
-from magicbyte.transactions.transaction import Transaction, by_topic
 from simulation.plants import faults_of_plants
 from simulation.transaction_histories import TransactionHistory
 
@@ -118,7 +118,7 @@ def a_new_coordinator_takes_the_first_record_for_the_last(patch: Patch) -> None:
         return last
 
     patch.setattr(Loading, "read", read)
-    patch.setattr("magicbyte.broker.coordinating.READ_BYTES", 300)
+    patch.setattr("magicbyte.server.broker.coordinating.READ_BYTES", 300)
 
 
 @planted(0)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.client import Client
-from magicbyte.ports import TopicPartition
+from magicbyte.access.client import Client
+from magicbyte.engine.ports import TopicPartition
 from simulation.run_transaction_histories import OPERATIONS, TRANSACTIONS, add, figures_of
 from simulation.transaction_histories import INPUTS, OUTPUTS, Fetched, TransactionHistory
 

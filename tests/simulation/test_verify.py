@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fuzz import agreement
-from magicbyte.archive.findings import Depth
-from magicbyte.archive.verify import verify
-from magicbyte.log.files.directory import discover
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.tools.archive.findings import Depth
+from magicbyte.tools.archive.verify import verify
 from simulation.damage_score import Verified, of_verify
 from simulation.damaged_logs import damaged, write
 

@@ -24,18 +24,18 @@ from itertools import count
 from random import Random
 from typing import NamedTuple
 
-from magicbyte.client import Client
-from magicbyte.client.client import BrokerNode
-from magicbyte.client.fetch import FetchOptions, fetch_sets, records_of
-from magicbyte.errors import MagicbyteError
-from magicbyte.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
-from magicbyte.metadata.layout import load_state, state_path
-from magicbyte.ports import TopicPartition
-from magicbyte.records.scan import scan
+from magicbyte.access.client import Client
+from magicbyte.access.client.client import BrokerNode
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets, records_of
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.scan import scan
+from magicbyte.engine.transactions.rules import IDLE
+from magicbyte.server.metadata.layout import load_state, state_path
 from magicbyte.testing.checker import Polled
 from magicbyte.testing.checker.recorder import Pending
 from magicbyte.testing.world import SimulatedBroker
-from magicbyte.transactions.rules import IDLE
 from simulation.cluster_faults import HEALED_WITHIN_S, TOPIC, ClusterUnderFaults, UnsoundError
 from simulation.transactional_client import (
     GROUP_FAULTS,

@@ -13,35 +13,39 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
-from magicbyte.client import Client
-from magicbyte.client.client import GROUP, TRANSACTION, BrokerNode, only
-from magicbyte.errors import ErrorCode, MagicbyteError, NetworkError
-from magicbyte.ports import TopicPartition
-from magicbyte.protocol.message import Message
-from magicbyte.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from magicbyte.protocol.messages.add_partitions_to_txn import (
+from magicbyte.access.client import Client
+from magicbyte.access.client.client import GROUP, TRANSACTION, BrokerNode, only
+from magicbyte.engine.errors import ErrorCode, MagicbyteError, NetworkError
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.message import Message
+from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
-from magicbyte.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from magicbyte.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from magicbyte.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
-from magicbyte.protocol.messages.produce import (
+from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from magicbyte.engine.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from magicbyte.protocol.messages.txn_offset_commit import (
+from magicbyte.engine.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import BatchHeader, Format, encode_records
-from magicbyte.records.layout import TimestampType
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
+from magicbyte.engine.records.layout import TimestampType
 
 M = TypeVar("M", bound=Message)
 NONE: Final = (-1, -1)

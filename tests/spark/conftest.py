@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import golden_data
-from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN
+from magicbyte.engine.log.files.checkpoints import CLEAN_SHUTDOWN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

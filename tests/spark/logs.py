@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from magicbyte.codecs import Codec
-from magicbyte.records.columns import Record, arrow_schema
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.columns import Record, arrow_schema
+from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.spark.options import SourceOptions, parse_options
 from magicbyte.spark.shallow import shallow_schema
 from magicbyte.spark.source import LogReader, PruningReader

@@ -30,16 +30,16 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).parents[1]))
 
 import magicbyte
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.offsets import LATEST, list_offset
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import SegmentReader
-from magicbyte.mirror.log_target import LogTarget
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import BatchHeader, Format, encode_records
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.offsets import LATEST, list_offset
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.reader import SegmentReader
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.spark.log_sink import WORK
 from magicbyte.testing import Broker
+from magicbyte.tools.mirror.log_target import LogTarget
 
 PARTITIONS = 3
 RECORDS_PER_SET = 40

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from magicbyte.codecs import Codec
-from magicbyte.errors import MagicbyteError
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark.columns import by_partition
 from magicbyte.spark.source import LogReader, MagicbyteSource
 from spark.builders import ran

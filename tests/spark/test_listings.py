@@ -10,11 +10,11 @@ import pytest
 from fsspec.spec import AbstractFileSystem
 
 import magicbyte
-from magicbyte.log.files.directory import discover
+from magicbyte.access.workers import REQUESTS, requests_at_once
+from magicbyte.engine.log.files.directory import discover
 from magicbyte.spark import plan
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.units import find
-from magicbyte.workers import REQUESTS, requests_at_once
 from spark.logs import options_of
 
 PARTITIONS = REQUESTS + 7

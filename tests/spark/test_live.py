@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from magicbyte.client import Client, admin
-from magicbyte.client.fetch import read_records
-from magicbyte.client.offsets import bounds
-from magicbyte.client.partitioning import partition_of
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.errors import MagicbyteError, OffsetOutOfRangeError, SecurityError, UnknownTopicError
-from magicbyte.records.columns import Record, arrow_schema
-from magicbyte.records.encode import Format
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.fetch import read_records
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.partitioning import partition_of
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import MagicbyteError, OffsetOutOfRangeError, SecurityError, UnknownTopicError
+from magicbyte.engine.records.columns import Record, arrow_schema
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark import live
 from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.shallow import shallow_schema

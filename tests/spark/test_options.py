@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.log.files.reader import Isolation
-from magicbyte.ports import TopicPartition
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.log.files.reader import Isolation
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.layout import Dialect
 from magicbyte.spark.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions, parse_options
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)

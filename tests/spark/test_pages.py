@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
-from magicbyte.client import Client, admin
-from magicbyte.client.produce import send
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.produce import send
 from magicbyte.testing import Broker
 from spark.logs import some_records
 

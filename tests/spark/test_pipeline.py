@@ -13,9 +13,9 @@ import pytest
 from py4j.protocol import Py4JError
 
 from cli.command import run as command
-from magicbyte.errors import LogDirectoryError, MagicbyteError, UnknownTopicError
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import SegmentReader
+from magicbyte.engine.errors import LogDirectoryError, MagicbyteError, UnknownTopicError
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.reader import SegmentReader
 from magicbyte.spark import first_line
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, load
@@ -350,7 +350,7 @@ def test_a_crash_behind_the_manifest_is_finished_by_the_next_run(
 def test_a_full_disk_fails_one_partition_and_the_rerun_completes(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from magicbyte.archive.writer import PartitionWriter
+    from magicbyte.tools.archive.writer import PartitionWriter
 
     append = PartitionWriter.append
 
@@ -559,7 +559,7 @@ def test_the_largest_partitions_come_first_and_small_ones_share_a_task(archive: 
 def test_digests_go_segment_by_segment_so_that_one_partition_uses_all_cores(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from magicbyte.records.digest import Digest
+    from magicbyte.engine.records.digest import Digest
     from magicbyte.spark.pipeline import units
 
     write_partition(archive / "large", "clicks-0", *(some_records(50, first=first) for first in range(0, 200, 50)))

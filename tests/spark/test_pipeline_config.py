@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.records.layout import Dialect
 from magicbyte.spark.pipeline.config import STAGES, PipelineError, line_of, load
 
 WHOLE = """\

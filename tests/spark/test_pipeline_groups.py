@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import golden_data
-from magicbyte.archive.compact_groups import SegmentGroup, WrittenGroup, join_groups, write_group
-from magicbyte.codecs import Codec
-from magicbyte.log.append.record_set import record_set
-from magicbyte.log.cleaning.cleaned_transactions import Passage
-from magicbyte.log.cleaning.offset_marks import OffsetMarks
-from magicbyte.log.files.directory import LOG, TRANSACTION_INDEX, PartitionDirectory
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.log.files.indexes import TransactionIndex
-from magicbyte.log.live.config import LogConfig
-from magicbyte.log.live.partition_log import PartitionLog
-from magicbyte.ports import Moment, WritableFile
-from magicbyte.records.columns import Record
-from magicbyte.records.control import ControlType, build_marker
-from magicbyte.records.encode import BatchHeader, Format, encode_records
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.append.record_set import record_set
+from magicbyte.engine.log.cleaning.cleaned_transactions import Passage
+from magicbyte.engine.log.cleaning.offset_marks import OffsetMarks
+from magicbyte.engine.log.files.directory import LOG, TRANSACTION_INDEX, PartitionDirectory
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.log.files.indexes import TransactionIndex
+from magicbyte.engine.log.live.config import LogConfig
+from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.ports import Moment, WritableFile
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.spark.pipeline import driver, shuffle
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import PipelineRun
@@ -31,6 +30,7 @@ from magicbyte.spark.pipeline.shuffle import Job
 from magicbyte.spark.pipeline.stages import copying
 from magicbyte.spark.pipeline.stages.copying import CopyDone, CopyPart
 from magicbyte.spark.pipeline.work import Work
+from magicbyte.tools.archive.compact_groups import SegmentGroup, WrittenGroup, join_groups, write_group
 from spark.compactions import compacted
 from spark.conftest import lay_out_closed
 from spark.in_process import InProcess

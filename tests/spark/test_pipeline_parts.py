@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 import golden_data
-from magicbyte.archive.writer import PartitionWriter
-from magicbyte.codecs import Codec
-from magicbyte.log.files.checkpoints import LeaderEpoch
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.producer_state import LeaderEpochs
-from magicbyte.records.encode import Format
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files.checkpoints import LeaderEpoch
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.producer_state import LeaderEpochs
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark.pipeline import driver, runner, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import PipelineRun
 from magicbyte.spark.pipeline.stages.writing import WritePart, WrittenPart
 from magicbyte.spark.pipeline.units import find
+from magicbyte.tools.archive.writer import PartitionWriter
 from spark.builders import NOW, comparable, ran
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess

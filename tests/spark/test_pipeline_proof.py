@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from golden_data import log_case
-from magicbyte.log.files.checkpoints import CLEAN_SHUTDOWN
+from magicbyte.engine.log.files.checkpoints import CLEAN_SHUTDOWN
 from magicbyte.spark.pipeline.cluster import cluster
 from spark.conftest import CLEANLY, lay_out_closed
 from spark.in_process import InProcess

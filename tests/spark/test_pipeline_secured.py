@@ -14,15 +14,15 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.fetch import read_records
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import send
 from magicbyte.cli.main import main
-from magicbyte.client import Client, admin
-from magicbyte.client.fetch import read_records
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import send
-from magicbyte.errors import InvalidConfigError, SecurityError
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import SegmentReader
-from magicbyte.records.columns import Record
+from magicbyte.engine.errors import InvalidConfigError, SecurityError
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.reader import SegmentReader
+from magicbyte.engine.records.columns import Record
 from magicbyte.spark.pipeline.config import PipelineError, load
 from magicbyte.spark.pipeline.driver import plan, run
 from magicbyte.testing import Broker

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import golden_data
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import SegmentReader
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.reader import SegmentReader
 from magicbyte.spark.pipeline import driver, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import PipelineRun

@@ -9,10 +9,10 @@ import pytest
 
 import golden_data
 from cli.command import run as command
-from magicbyte.codecs import Codec
-from magicbyte.log.cleaning.offset_marks import OffsetMarks
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.cleaning.offset_marks import OffsetMarks
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark.pipeline.shuffle import _ROW, HashCollisionError, last_of_each
 from spark.compactions import compacted
 from spark.conftest import lay_out_closed

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from magicbyte.codecs import Codec
-from magicbyte.records.encode import Format
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.cluster import SparkCluster, cluster
 from magicbyte.spark.pipeline.config import load

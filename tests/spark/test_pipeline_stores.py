@@ -21,16 +21,16 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from cli.command import run as command
-from magicbyte.archive.materialize import materialize
-from magicbyte.codecs import Codec
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files.store import ObjectStore
-from magicbyte.records.encode import Format
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files.store import ObjectStore
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark.pipeline import driver, store_sink
 from magicbyte.spark.pipeline.config import Pipeline, load
 from magicbyte.spark.pipeline.report import write_report
 from magicbyte.spark.pipeline.store_sink import StorePlace, StoreSink
 from magicbyte.spark.pipeline.units import find
+from magicbyte.tools.archive.materialize import materialize
 from spark.builders import run
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, read_all, reader_of, some_records, write_partition

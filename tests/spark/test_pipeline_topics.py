@@ -6,27 +6,27 @@ from typing import Any
 
 import pytest
 
-from magicbyte.client import Client, admin
-from magicbyte.client.fetch import FetchOptions, read_records, read_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import ProduceOptions, send
-from magicbyte.codecs import Codec
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.partitions import log_start_offset
-from magicbyte.log.files.reader import Isolation, SegmentReader, Selection
-from magicbyte.mirror import transactional
-from magicbyte.mirror.offset_topic import KnownMaps
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.fetch import FetchOptions, read_records, read_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.partitions import log_start_offset
+from magicbyte.engine.log.files.reader import Isolation, SegmentReader, Selection
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark.pipeline import topics
 from magicbyte.spark.pipeline.config import PipelineError, load
 from magicbyte.spark.pipeline.driver import PipelineRun, run
 from magicbyte.testing import Broker
-from mirror.pair import CrashError
-from mirror.test_transactional import Dying, stable_end
+from magicbyte.tools.mirror import transactional
+from magicbyte.tools.mirror.offset_topic import KnownMaps
 from spark.conftest import GoldenLogs
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
+from tools.mirror.pair import CrashError
+from tools.mirror.test_transactional import Dying, stable_end
 
 COUNTS = (120, 40)
 

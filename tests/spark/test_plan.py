@@ -14,20 +14,20 @@ import pyarrow as pa
 import pytest
 
 import golden_data
-from magicbyte.codecs import Codec
-from magicbyte.errors import (
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import (
     CorruptRecordError,
     LogDirectoryError,
     MagicbyteError,
     TruncatedLogError,
     UnknownTopicError,
 )
-from magicbyte.log.files import headers, heads
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.filesystem import LocalFile
-from magicbyte.log.files.reader import SegmentReader
-from magicbyte.ports import TopicPartition
-from magicbyte.records.encode import Format
+from magicbyte.engine.log.files import headers, heads
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.filesystem import LocalFile
+from magicbyte.engine.log.files.reader import SegmentReader
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark import plan, reading
 from magicbyte.spark.options import OptionError
 from magicbyte.spark.plan import NO_LIMITS, SegmentSlice
@@ -108,7 +108,9 @@ def test_the_index_splits_without_reading_the_log(
 ) -> None:
     topic = next(topic for topic, case in golden.cases.items() if case.id == "2.8.2/basic-none")
     whole = pieces_of(golden.partition(topic))
-    monkeypatch.setattr("magicbyte.log.files.headers.read_headers", lambda *_, **__: pytest.fail("the log was read"))
+    monkeypatch.setattr(
+        "magicbyte.engine.log.files.headers.read_headers", lambda *_, **__: pytest.fail("the log was read")
+    )
     indexed = pieces_of(golden.partition(topic), target=8192)
     assert len(indexed) > len(golden.cases[topic].segments())
     assert len(whole) >= len(indexed)

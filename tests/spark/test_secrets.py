@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from magicbyte.client import Client, admin
-from magicbyte.client.produce import send
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.produce import send
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from magicbyte.codecs import Codec
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.reader import SegmentReader
-from magicbyte.records.encode import Format
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.reader import SegmentReader
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark import SparkUnavailableError, local_session, use_this_python
 from magicbyte.spark.options import OptionError
 from magicbyte.spark.source import MagicbyteSource
@@ -392,7 +392,7 @@ def test_a_local_session_says_nothing_of_its_own(logs: Path) -> None:
 # ---- the documentation
 @pytest.mark.spark
 def test_every_option_and_column_is_documented() -> None:
-    from magicbyte.records.columns import arrow_schema
+    from magicbyte.engine.records.columns import arrow_schema
     from magicbyte.spark import options
     from magicbyte.spark.shallow import shallow_schema
 

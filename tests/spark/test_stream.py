@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.checkpoints import HIGH_WATERMARK
-from magicbyte.ports import TopicPartition
-from magicbyte.records.columns import arrow_schema
-from magicbyte.records.encode import Format
+from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.checkpoints import HIGH_WATERMARK
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.columns import arrow_schema
+from magicbyte.engine.records.encode import Format
 from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.source import MagicbyteSource
 from magicbyte.spark.stream import LogStream

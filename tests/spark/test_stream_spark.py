@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from magicbyte.records.encode import Format
+from magicbyte.engine.records.encode import Format
 from spark import stream_kills
 from spark.logs import content_of, some_records, write_partition
 from spark.test_writing import read

@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import magicbyte
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.offsets import LATEST, list_offset
-from magicbyte.client.partitioning import partition_of
-from magicbyte.client.transactions import TransactionalProducer
-from magicbyte.errors import BrokerError, LogDirectoryError, UnknownTopicError
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.offsets import LATEST, list_offset
+from magicbyte.access.client.partitioning import partition_of
+from magicbyte.access.client.transactions import TransactionalProducer
+from magicbyte.engine.errors import BrokerError, LogDirectoryError, UnknownTopicError
 from magicbyte.spark import transaction_sink
 from magicbyte.spark.log_sink import WORK
 from magicbyte.spark.options import OptionError

@@ -11,22 +11,22 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from magicbyte.archive.findings import Depth, Severity
-from magicbyte.archive.verify import verify
-from magicbyte.client.partitioning import partition_of
-from magicbyte.codecs import Codec
-from magicbyte.errors import InvalidTopicError, LogDirectoryError, MagicbyteError
-from magicbyte.log.files.directory import discover
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.reader import SegmentReader
-from magicbyte.mirror.log_target import LogTarget
-from magicbyte.records.columns import Record, arrow_schema
+from magicbyte.access.client.partitioning import partition_of
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import InvalidTopicError, LogDirectoryError, MagicbyteError
+from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.reader import SegmentReader
+from magicbyte.engine.records.columns import Record, arrow_schema
 from magicbyte.spark import log_sink, writing
 from magicbyte.spark.columns import topics_of
 from magicbyte.spark.log_sink import WORK, partitions_there
 from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.source import MagicbyteSource
 from magicbyte.spark.writing import LogStreamWriter, LogWriter, parse_write_options
+from magicbyte.tools.archive.findings import Depth, Severity
+from magicbyte.tools.archive.verify import verify
+from magicbyte.tools.mirror.log_target import LogTarget
 from spark.logs import START, some_records
 
 SCHEMA = arrow_schema(headers=True)

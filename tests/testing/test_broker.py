@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.broker.broker import Broker as Served
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.fetch import read_records
-from magicbyte.client.produce import send
-from magicbyte.errors import InvalidConfigError, MissingExtraError
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.fetch import read_records
+from magicbyte.access.client.produce import send
+from magicbyte.engine.errors import InvalidConfigError, MissingExtraError
+from magicbyte.engine.records.columns import Record
+from magicbyte.server.broker.broker import Broker as Served
 from magicbyte.testing import Broker, Cluster
 
 COUNT = 20
@@ -112,7 +112,7 @@ def test_a_misspelt_setting_is_refused_and_others_that_are_unknown_are_logged(
 def test_a_secured_broker_names_the_extra_that_is_missing(
     made: Callable[..., Broker | Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("magicbyte.extras.obtain", lambda _extra: False)
+    monkeypatch.setattr("magicbyte.engine.extras.obtain", lambda _extra: False)
     with pytest.raises(MissingExtraError, match=r"pip install 'magicbyte\[security\]'"), made(security="SSL"):
         pass
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.fetch import read_records
-from magicbyte.client.produce import send
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.fetch import read_records
+from magicbyte.access.client.produce import send
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 from magicbyte.testing.checker import (
     AnomalyKind,

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import send
-from magicbyte.errors import ErrorCode, InvalidConfigError, UnknownTopicError
-from magicbyte.records.columns import Record
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import send
+from magicbyte.engine.errors import ErrorCode, InvalidConfigError, UnknownTopicError
+from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Cluster, TurnedClock
 
 ALL = {1, 2, 3}

@@ -6,37 +6,37 @@ from collections.abc import Awaitable, Callable
 import kafka
 import pytest
 
-from broker.serving import CLOSED, Peer
 from builders import run
-from magicbyte.errors import ErrorCode
-from magicbyte.net.stream import SocketStream
-from magicbyte.protocol import Message, write_request
-from magicbyte.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from magicbyte.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from magicbyte.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from magicbyte.protocol.messages.list_offsets import (
+from magicbyte.access.net.stream import SocketStream
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol import Message, write_request
+from magicbyte.engine.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from magicbyte.engine.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from magicbyte.engine.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from magicbyte.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from magicbyte.protocol.messages.offset_commit import (
+from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from magicbyte.protocol.messages.produce import (
+from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from magicbyte.records.columns import Record
-from magicbyte.records.encode import Format, encode_records
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.testing import Broker
+from server.broker.serving import CLOSED, Peer
 
 TOPIC = "topic"
 REFUSED = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from magicbyte.clock import SystemClock
+from magicbyte.access.clock import SystemClock
 from magicbyte.testing import Broker, Cluster
 from magicbyte.testing.loop_thread import LoopThread, _local_port
 

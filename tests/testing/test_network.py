@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from magicbyte.errors import NetworkError
-from magicbyte.net.network import Door
-from magicbyte.net.stream import Stream
+from magicbyte.access.net.network import Door
+from magicbyte.access.net.stream import Stream
+from magicbyte.engine.errors import NetworkError
 from magicbyte.testing.loop import VirtualLoop
 from magicbyte.testing.network import BUFFER_BYTES, SimulatedNetwork
 

@@ -31,7 +31,7 @@ ASKING = """
 
     import pytest
 
-    from magicbyte.client import Client, admin
+    from magicbyte.access.client import Client, admin
 
     def topics(broker):
         async def ask():
@@ -64,8 +64,8 @@ def test_modules_of_the_package_are_not_rewritten_for_assertions(suite: pytest.P
     suite.makeconftest("import pytest; pytest.register_assert_rewrite('magicbyte')")
     suite.makepyfile("""
     def test_loader():
-        import magicbyte.broker.config
-        assert type(magicbyte.broker.config.__spec__.loader).__name__ == "SourceFileLoader"
+        import magicbyte.server.broker.config
+        assert type(magicbyte.server.broker.config.__spec__.loader).__name__ == "SourceFileLoader"
     """)
     suite.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
 
@@ -156,7 +156,7 @@ def test_a_run_that_needs_no_broker_imports_none_and_the_mark_is_explained(suite
 
         def test_nothing():
             assert "magicbyte.testing.plugin" in sys.modules
-            assert not {"magicbyte.testing.broker", "magicbyte.client", "numpy"} & set(sys.modules)
+            assert not {"magicbyte.testing.broker", "magicbyte.access.client", "numpy"} & set(sys.modules)
         """
     )
     suite.runpytest_subprocess(*PLUGIN, "--strict-markers").assert_outcomes(passed=1)
@@ -188,7 +188,7 @@ def test_the_option_has_the_broker_offer_what_an_older_release_does(suite: pytes
 def test_a_cluster_is_whole_again_for_the_next_test_and_has_settings_of_its_own(suite: pytest.Pytester) -> None:
     suite.makeini("[pytest]\nkafka_cluster_brokers = 2\nkafka_cluster_settings =\n    num.partitions=4\n")
     tests = """
-    from magicbyte.client.admin import NewTopic, create_topic
+    from magicbyte.access.client.admin import NewTopic, create_topic
 
     def test_breaks(kafka_cluster):
         kafka_cluster.cut(1, 2)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from magicbyte.broker.cluster import register
-from magicbyte.broker.election import ControllerElection, elect
-from magicbyte.errors import NetworkError, NoNodeError, SessionExpiredError, UnknownOutcomeError
-from magicbyte.metadata.on_loop import LoopStore
-from magicbyte.ports import MetadataStore, NodeEvent, SessionEvent
+from magicbyte.engine.errors import NetworkError, NoNodeError, SessionExpiredError, UnknownOutcomeError
+from magicbyte.engine.ports import MetadataStore, NodeEvent, SessionEvent
+from magicbyte.server.broker.cluster import register
+from magicbyte.server.broker.election import ControllerElection, elect
+from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.testing.tree import SimulatedTree
 
 

@@ -12,17 +12,21 @@ from pathlib import Path
 import pytest
 
 from builders import as_it_is, valued
-from magicbyte.client import Client
-from magicbyte.client.admin import NewTopic, create_topic
-from magicbyte.client.fetch import FetchOptions, fetch_sets, records_of
-from magicbyte.client.groups import Committed, commit_offsets, committed_offsets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.produce import send
-from magicbyte.errors import BrokerError, NetworkError
-from magicbyte.metadata.layout import broker_path
-from magicbyte.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from magicbyte.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from magicbyte.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.fetch import FetchOptions, fetch_sets, records_of
+from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.produce import send
+from magicbyte.engine.errors import BrokerError, NetworkError
+from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from magicbyte.engine.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from magicbyte.server.metadata.layout import broker_path
 from magicbyte.testing.loop import StuckError
 from magicbyte.testing.world import TREE, SimulatedBroker, World
 

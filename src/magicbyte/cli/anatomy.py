@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from magicbyte.cli.output import complain, say_json, say_styled
-from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files.reader import read_chunks
-from magicbyte.printable import printable
-from magicbyte.records.anatomy import UNREADABLE, FieldPart, anatomy, inside
-from magicbyte.records.layout import LOG_OVERHEAD, SIZE, V0_MINIMUM, Dialect
+from magicbyte.engine.errors import CorruptRecordError
+from magicbyte.engine.log.files.reader import read_chunks
+from magicbyte.engine.printable import printable
+from magicbyte.engine.records.anatomy import UNREADABLE, FieldPart, anatomy, inside
+from magicbyte.engine.records.layout import LOG_OVERHEAD, SIZE, V0_MINIMUM, Dialect
 
 if TYPE_CHECKING:
-    from magicbyte.ports import ReadableFile
+    from magicbyte.engine.ports import ReadableFile
 
 ROW = 16  # bytes per line; half of it if lines would be longer than WIDEST columns
 WIDEST = 100

@@ -12,12 +12,12 @@ from magicbyte.cli.client_settings import client_options, raw_settings_given, se
 from magicbyte.public.sources import is_topic, open_sources
 
 if TYPE_CHECKING:
+    from magicbyte.access.client import Client
     from magicbyte.cli.options import F
-    from magicbyte.client import Client
-    from magicbyte.log.files.directory import DirectoryFiles
-    from magicbyte.ports import TopicPartition
+    from magicbyte.engine.log.files.directory import DirectoryFiles
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.records.layout import Dialect
     from magicbyte.public.sources import Source
-    from magicbyte.records.layout import Dialect
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ def client_of(
 
     Raises BadParameter, InvalidConfigError.
     """
-    from magicbyte.client import Client
+    from magicbyte.access.client import Client
 
     try:
         return Client(bootstrap, **{"client_id": client_id, **(settings_given() if settings is None else settings)})

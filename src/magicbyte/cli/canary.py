@@ -17,7 +17,7 @@ from magicbyte.cli.render import table_lines
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.migration.canary import BrokerRates, CanaryChoice, CanaryReport
+    from magicbyte.tools.migration.canary import BrokerRates, CanaryChoice, CanaryReport
 
 _NOT_WELL = 1
 _COLUMNS = (
@@ -89,9 +89,9 @@ def canary(
 async def _looked(
     bootstrap: str, broker: int | None, watch: float | None, pages: Mapping[int, str]
 ) -> tuple[CanaryChoice, CanaryReport | None]:
-    from magicbyte.migration import look, planner
-    from magicbyte.migration.canary import CanaryChoice, choose_canary, judge_canary
-    from magicbyte.migration.sightings import CLIENT_ID
+    from magicbyte.tools.migration import look, planner
+    from magicbyte.tools.migration.canary import CanaryChoice, choose_canary, judge_canary
+    from magicbyte.tools.migration.sightings import CLIENT_ID
 
     notes: list[str] = []
     with explained("migrate canary", "brokers from 0.8.2 on can be asked"):

@@ -21,14 +21,14 @@ from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import DamagePolicy, binary_output, complain
 from magicbyte.cli.progress import progress
-from magicbyte.log.files import units
+from magicbyte.engine.log.files import units
 from magicbyte.public.sources import doubts, is_topic, read_source, served, with_key
 
 if TYPE_CHECKING:
-    from magicbyte.ports import TopicPartition
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.records.columns import RecordColumns
+    from magicbyte.engine.records.layout import Dialect
     from magicbyte.public.sources import Source
-    from magicbyte.records.columns import RecordColumns
-    from magicbyte.records.layout import Dialect
 
 BINARY = ("arrow", "parquet")
 
@@ -143,8 +143,8 @@ def cat(
     arrow   an IPC stream with the columns of Spark's Kafka source
     parquet the same columns; needs -o FILE
     """
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.outputs import inputs_of
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.outputs import inputs_of
 
     form = form or ("jsonl" if batches else "text")
     request = WantedRecords(limit=max_batch_bytes, **wanted)  # type: ignore[arg-type]
@@ -201,9 +201,9 @@ def _partitions(
 
     Connections to brokers are closed with `stack`.
     """
-    from magicbyte.compiled import kernel
-    from magicbyte.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory
-    from magicbyte.log.files.partitions import choose
+    from magicbyte.engine.compiled import kernel
+    from magicbyte.engine.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory
+    from magicbyte.engine.log.files.partitions import choose
 
     directories: list[DirectoryFiles] = []
     found = stack.enter_context(sources_at(paths, as_, wanted.dialect, directories))
@@ -223,8 +223,8 @@ def _records(
     packed: bool,
 ) -> Iterator[tuple[Source, RecordColumns]]:
     """Yield the selected records, each chunk with its partition."""
-    from magicbyte.log.files.reader import EVERYTHING, Isolation, Selection
-    from magicbyte.records.decode import DecodeOptions
+    from magicbyte.engine.log.files.reader import EVERYTHING, Isolation, Selection
+    from magicbyte.engine.records.decode import DecodeOptions
 
     decoding = DecodeOptions(packed=packed, limit=wanted.limit)
     selection = Selection(
@@ -281,7 +281,7 @@ def _write_lines(
 def _write_columnar(
     form: str, stream: BinaryIO, records: Iterator[tuple[Source, RecordColumns]], *, millis: bool
 ) -> None:
-    from magicbyte.records.columnar import ArrowWriter, ParquetWriter
+    from magicbyte.engine.records.columnar import ArrowWriter, ParquetWriter
 
     kind = ArrowWriter if form == "arrow" else ParquetWriter
     with kind(stream, millis=millis) as writer:
@@ -299,9 +299,9 @@ def _write_batches(
     damage: DamagePolicy,
     advance: Callable[[int], None],
 ) -> None:
-    from magicbyte.archive.batch_list import list_batches
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.reader import SegmentReader
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.reader import SegmentReader
+    from magicbyte.tools.archive.batch_list import list_batches
 
     left = sys.maxsize if wanted.count is None else wanted.count
     for partition in partitions:

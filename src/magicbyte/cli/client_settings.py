@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from magicbyte.log.files.filesystem import read_regular
-from magicbyte.log.files.properties import parse_properties
+from magicbyte.engine.log.files.filesystem import read_regular
+from magicbyte.engine.log.files.properties import parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Store: TypeAlias = Callable[[click.Context, dict[str, str], Path | None], None]
 
-_META: Final = "magicbyte.client.settings"
+_META: Final = "magicbyte.access.client.settings"
 
 
 def client_options(command: F) -> F:
@@ -79,7 +79,7 @@ def settings_given() -> dict[str, Any]:
     given = raw_settings_given()
     if not given:
         return {}
-    from magicbyte.client.settings import client_arguments
+    from magicbyte.access.client.settings import client_arguments
 
     return client_arguments(given)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 if TYPE_CHECKING:
+    from magicbyte.access.net.scrape import PageAccess
     from magicbyte.cli.options import F
-    from magicbyte.migration.evidence import ClientSource
-    from magicbyte.migration.sightings import Sightings
-    from magicbyte.net.scrape import PageAccess
+    from magicbyte.tools.migration.evidence import ClientSource
+    from magicbyte.tools.migration.sightings import Sightings
 
 _ACCESS = {
     "--metrics-ca": "For --metrics with https: certificates to trust, in PEM.  [default: the system's]",
@@ -26,7 +26,7 @@ _ACCESS_KEY = "magicbyte.migrate.access"
 
 def _keep(context: click.Context, option: click.Parameter, given: Path | None) -> None:
     if given is not None:
-        from magicbyte.log.files.filesystem import read_regular
+        from magicbyte.engine.log.files.filesystem import read_regular
 
         read_regular(given)  # the TLS library would wait for a FIFO, and read without end
         context.meta.setdefault(_ACCESS_KEY, {})[option.name] = given
@@ -42,8 +42,8 @@ def access_options(command: F) -> F:
 
 def page_access() -> PageAccess | None:
     """Return the credentials for pages over HTTPS, None if none were given. Raises InvalidConfigError."""
-    from magicbyte.net.scrape import PageAccess
-    from magicbyte.security.settings import token_in
+    from magicbyte.access.net.scrape import PageAccess
+    from magicbyte.access.security.settings import token_in
 
     files = click.get_current_context().meta.get(_ACCESS_KEY)
     if files is None:
@@ -74,7 +74,7 @@ class ClientSources:
 
         Called without an event loop: Ctrl-C and SIGTERM end it, which they would not in a thread.
         """
-        from magicbyte.migration import look
+        from magicbyte.tools.migration import look
 
         return [
             *(look.look_at_request_logs(path, into) for path in self.request_logs),
@@ -86,7 +86,7 @@ class ClientSources:
 
         `own`: pages named by brokers; no token is sent to them.
         """
-        from magicbyte.migration import look
+        from magicbyte.tools.migration import look
 
         pages = dict.fromkeys(own) | dict.fromkeys(self.pages, page_access())
         return [await look.look_at_numbers(page, into, access) for page, access in pages.items()]

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from magicbyte.addresses import zookeeper_addresses
 from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import client_of, parsed
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import format_option, key_values
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, table_lines
+from magicbyte.engine.addresses import zookeeper_addresses
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
+    from magicbyte.access.client.cluster_report import ClusterReport
     from magicbyte.cli.options import F
-    from magicbyte.client.cluster_report import ClusterReport
-    from magicbyte.launch.cluster import LaunchedBroker, LocalCluster
+    from magicbyte.tools.launch.cluster import LaunchedBroker, LocalCluster
 
 _UNHEALTHY: Final = 1  # exit status
 _MOST_NAMED: Final = 20  # partitions named in the text
@@ -84,7 +84,7 @@ def up(
     An existing cluster is started again: running processes continue, dead brokers are restarted, and --brokers may add
     brokers. The processes run until `cluster down`.
     """
-    from magicbyte.launch.cluster import WantedCluster, held
+    from magicbyte.tools.launch.cluster import WantedCluster, held
 
     given = key_values(settings)
     for name in ("broker.id", "zookeeper.connect", "log.dirs", "listeners"):
@@ -122,8 +122,8 @@ def status(directory: Path, bootstrap: str | None, form: str) -> None:
 
     Exit status: 0 healthy, 1 problems, 2 no broker answers.
     """
-    from magicbyte.client.cluster_report import unknown_health
-    from magicbyte.launch.cluster import LocalCluster
+    from magicbyte.access.client.cluster_report import unknown_health
+    from magicbyte.tools.launch.cluster import LocalCluster
 
     local = None if bootstrap is not None else LocalCluster.load(directory, say)
     report: ClusterReport | None = None
@@ -149,7 +149,7 @@ def _alive(local: LocalCluster | None) -> str:
 
 
 async def _report(bootstrap: str) -> ClusterReport:
-    from magicbyte.client.cluster_report import report_cluster
+    from magicbyte.access.client.cluster_report import report_cluster
 
     with explained("describe the cluster", "brokers from 0.8.2 on can do it"):
         async with client_of(bootstrap) as client:
@@ -196,7 +196,7 @@ def _say_status(report: ClusterReport | None, local: LocalCluster | None) -> Non
 @click.option("--delete", is_flag=True, help="Delete the folder with all records of the cluster, too.")
 def down(directory: Path, delete: bool) -> None:
     """Stop the brokers, one after the other, then the ZooKeeper that was started with them. The records are kept."""
-    from magicbyte.launch.cluster import held
+    from magicbyte.tools.launch.cluster import held
 
     with held(directory, lambda line: say(line, err=True)) as found:
         found.down()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magicbyte.access.clock import SystemClock
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
@@ -16,14 +17,13 @@ from magicbyte.cli.gaps import complain_of_gaps, refuse_change_of_incomplete
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
-from magicbyte.clock import SystemClock
-from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 
 if TYPE_CHECKING:
-    from magicbyte.archive.compact import Compacted, CompactOptions
-    from magicbyte.log.cleaning.compaction_sets import Dropped
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.ports import TopicPartition
+    from magicbyte.engine.log.cleaning.compaction_sets import Dropped
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.tools.archive.compact import Compacted, CompactOptions
 
 
 @click.command(
@@ -82,12 +82,12 @@ def compact(
 
     Exit status: 0 done, 1 a log is damaged and was not changed, 2 wrong use, or the broker runs or was killed.
     """
-    from magicbyte.archive.compact import CompactOptions, compact_logs
-    from magicbyte.log.cleaning.compaction import CompactionConfig
-    from magicbyte.log.files.directory import survey
-    from magicbyte.log.files.index_writer import IndexRules
-    from magicbyte.log.files.left_out import in_use
-    from magicbyte.log.files.partitions import choose
+    from magicbyte.engine.log.cleaning.compaction import CompactionConfig
+    from magicbyte.engine.log.files.directory import survey
+    from magicbyte.engine.log.files.index_writer import IndexRules
+    from magicbyte.engine.log.files.left_out import in_use
+    from magicbyte.engine.log.files.partitions import choose
+    from magicbyte.tools.archive.compact import CompactOptions, compact_logs
 
     check_mode(out=out, in_place=in_place, dry_run=dry_run)
     logs = survey(paths, as_, needs_partition=True)
@@ -139,7 +139,7 @@ def _meant(
     partitions: list[PartitionDirectory], paths: tuple[str, ...], topics: tuple[str, ...]
 ) -> list[PartitionDirectory]:
     """Return the partitions to compact; without `topics`, those named by `paths` or compacted before."""
-    from magicbyte.archive.compact import compacted_before
+    from magicbyte.tools.archive.compact import compacted_before
 
     if topics:
         return partitions
@@ -155,7 +155,7 @@ def _meant(
 
 def _refuse_unkeyed(partitions: list[PartitionDirectory], how: CompactOptions) -> None:
     """Raise LogDirectoryError for a log that was never compacted and has records without keys."""
-    from magicbyte.archive.compact import compacted_before, unkeyed
+    from magicbyte.tools.archive.compact import compacted_before, unkeyed
 
     known = {each.path for each in compacted_before(partitions)}
     for partition in partitions:

@@ -13,13 +13,13 @@ from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option, key_values
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
-from magicbyte.errors import UnknownTopicError
+from magicbyte.engine.errors import UnknownTopicError
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
+    from magicbyte.access.client import Client
+    from magicbyte.access.client.admin import ConfigResource, SettingInForce
     from magicbyte.cli.options import F
-    from magicbyte.client import Client
-    from magicbyte.client.admin import ConfigResource, SettingInForce
 
 Json = dict[str, Any]
 
@@ -44,7 +44,7 @@ class Whose:
     @property
     def resource(self) -> ConfigResource:
         """Its type in requests."""
-        from magicbyte.client.admin import ConfigResource
+        from magicbyte.access.client.admin import ConfigResource
 
         return ConfigResource.BROKER if self.topic is None else ConfigResource.TOPIC
 
@@ -125,7 +125,7 @@ async def _described(bootstrap: str, wanted: list[Whose], *, everything: bool) -
 
 
 async def _settings(client: Client, whose: Whose) -> dict[str, SettingInForce]:
-    from magicbyte.client.admin import describe_configs
+    from magicbyte.access.client.admin import describe_configs
 
     await _check(client, whose)
     return await describe_configs(client, whose.resource, whose.name)
@@ -133,8 +133,8 @@ async def _settings(client: Client, whose: Whose) -> dict[str, SettingInForce]:
 
 async def _check(client: Client, whose: Whose) -> None:
     """Raise UnknownTopicError for a missing topic or broker, UnsupportedVersionError for old brokers."""
-    from magicbyte.client.admin import describe_cluster
-    from magicbyte.protocol import APIS
+    from magicbyte.access.client.admin import describe_cluster
+    from magicbyte.engine.protocol import APIS
 
     connection = await client.any_connection()
     connection.versions.choose(APIS[_DESCRIBE], None, connection.name)
@@ -194,7 +194,7 @@ def _whose(topic: str | None, broker: int | None, for_all: bool) -> Whose:
 
 
 async def _change(bootstrap: str, whose: Whose, changes: dict[str, Any], *, dry_run: bool) -> None:
-    from magicbyte.client.admin import alter_configs, alters_one_by_one
+    from magicbyte.access.client.admin import alter_configs, alters_one_by_one
 
     with explained(f"change settings of {whose}", TOO_OLD):
         async with client_of(bootstrap) as client:

@@ -15,14 +15,14 @@ from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import bootstrap_option, client_of, kcat_options, parsed
 from magicbyte.cli.output import binary_output
 from magicbyte.cli.templates import Part, parse_template, templated, unescape
-from magicbyte.compiled.kernel import expect
-from magicbyte.errors import UnknownTopicError
-from magicbyte.log.files import units
+from magicbyte.engine.compiled.kernel import expect
+from magicbyte.engine.errors import UnknownTopicError
+from magicbyte.engine.log.files import units
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.client import Client
-    from magicbyte.records.columns import RecordColumns
+    from magicbyte.access.client import Client
+    from magicbyte.engine.records.columns import RecordColumns
 
 MAX_WAIT_MS: Final = 500  # how long a broker delays an empty response for a partition
 _LEAST_WAIT_MS: Final = 10
@@ -211,7 +211,7 @@ class _RecordOutput:
 
 
 async def _consume(bootstrap: str, wanted: WantedTopic, output: _RecordOutput) -> None:
-    from magicbyte.client.fetch import FetchOptions, read_sets, records_of
+    from magicbyte.access.client.fetch import FetchOptions, read_sets, records_of
 
     with explained("read committed records", "brokers from 0.11 on can do it"):
         async with client_of(bootstrap) as client:
@@ -260,7 +260,7 @@ async def _partitions(client: Client, wanted: WantedTopic) -> list[int]:
 
 async def _range(client: Client, wanted: WantedTopic, partition: int) -> tuple[int, int | None]:
     """Return the first offset and the end offset, None for no end."""
-    from magicbyte.client.offsets import EARLIEST, LATEST, list_offset
+    from magicbyte.access.client.offsets import EARLIEST, LATEST, list_offset
 
     async def at(timestamp: int) -> int:
         found = await list_offset(client, wanted.topic, partition, timestamp)

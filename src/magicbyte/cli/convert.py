@@ -13,16 +13,16 @@ from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import complain, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import ended_text, many, size_text
-from magicbyte.errors import CorruptRecordError, UnsupportedCompressionError
+from magicbyte.engine.errors import CorruptRecordError, UnsupportedCompressionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from magicbyte.archive.convert import PartitionConversion
-    from magicbyte.ports import TopicPartition
-    from magicbyte.records.convert import ConversionReport
-    from magicbyte.records.encode import Format
-    from magicbyte.records.layout import Dialect
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.records.convert import ConversionReport
+    from magicbyte.engine.records.encode import Format
+    from magicbyte.engine.records.layout import Dialect
+    from magicbyte.tools.archive.convert import PartitionConversion
 
 Json = dict[str, Any]
 
@@ -97,10 +97,10 @@ def convert(
 
     Exit status: 0 all converted, 1 damage or a difference found, 2 wrong use or a failure to write.
     """
-    from magicbyte.archive.convert import ConvertOptions, chosen_by_name, convert_partitions
-    from magicbyte.codecs import Codec
-    from magicbyte.log.files.directory import survey
-    from magicbyte.log.files.outputs import inputs_of, refuse_overlap
+    from magicbyte.engine.codecs import Codec
+    from magicbyte.engine.log.files.directory import survey
+    from magicbyte.engine.log.files.outputs import inputs_of, refuse_overlap
+    from magicbyte.tools.archive.convert import ConvertOptions, chosen_by_name, convert_partitions
 
     logs = survey(paths, as_, needs_partition=True)
     partitions = chosen_by_name(logs.partitions, topics)
@@ -170,8 +170,8 @@ def _hint(done: PartitionConversion) -> str | None:
 
 
 def _sum(done: list[PartitionConversion]) -> ConversionReport:
-    from magicbyte.archive.convert import add_report
-    from magicbyte.records.convert import ConversionReport
+    from magicbyte.engine.records.convert import ConversionReport
+    from magicbyte.tools.archive.convert import add_report
 
     total = ConversionReport()
     for each in done:

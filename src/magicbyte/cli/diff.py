@@ -16,18 +16,18 @@ from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import DamagePolicy, bad, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many
-from magicbyte.printable import readable, shortened, time_text
+from magicbyte.engine.printable import readable, shortened, time_text
 from magicbyte.public.sources import served
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magicbyte.archive.diff import Difference, DiffReport
     from magicbyte.cli.options import F
-    from magicbyte.log.files.directory import DirectoryFiles
+    from magicbyte.engine.log.files.directory import DirectoryFiles
+    from magicbyte.engine.records.columns import Record
+    from magicbyte.engine.records.layout import Dialect
     from magicbyte.public.sources import Source
-    from magicbyte.records.columns import Record
-    from magicbyte.records.layout import Dialect
+    from magicbyte.tools.archive.diff import Difference, DiffReport
 
 
 IGNORABLE = ("timestamps", "headers", "control")
@@ -97,9 +97,9 @@ def diff(
 
     Exit status: 0 the same, 1 different or damaged.
     """
-    from magicbyte.archive.diff import DiffOptions, Ignored, compare
-    from magicbyte.log.files.directory import FoundLogs, PartitionDirectory
-    from magicbyte.log.files.partitions import choose
+    from magicbyte.engine.log.files.directory import FoundLogs, PartitionDirectory
+    from magicbyte.engine.log.files.partitions import choose
+    from magicbyte.tools.archive.diff import DiffOptions, Ignored, compare
 
     damage = DamagePolicy(on_damage)
     with contextlib.ExitStack() as stack:
@@ -181,6 +181,6 @@ def _fields(record: Record, other: Record | None) -> list[str]:
 
 
 def _of_bytes(cell: bytes | None) -> str:
-    from magicbyte.archive.diff import SHOWN
+    from magicbyte.tools.archive.diff import SHOWN
 
     return readable(cell) if not cell else f"{shortened(cell, SHOWN)} ({len(cell)} bytes)"

@@ -15,15 +15,15 @@ from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.output import DamagePolicy, binary_output, complain, say
 from magicbyte.cli.progress import progress
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files.checkpoints import MESSAGE_DIALECT, parse_message_dialect
-from magicbyte.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, parse_file
-from magicbyte.log.files.filesystem import file_system, listed_paths
-from magicbyte.printable import without_passwords
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files.checkpoints import MESSAGE_DIALECT, parse_message_dialect
+from magicbyte.engine.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNAPSHOT, parse_file
+from magicbyte.engine.log.files.filesystem import file_system, listed_paths
+from magicbyte.engine.printable import without_passwords
+from magicbyte.engine.records.layout import Dialect
 
 if TYPE_CHECKING:
-    from magicbyte.ports import FileSystem
+    from magicbyte.engine.ports import FileSystem
 
 KRAFT_SNAPSHOT = ".checkpoint"  # records of __cluster_metadata, in batches
 BOOTSTRAP = "bootstrap.checkpoint"
@@ -224,7 +224,7 @@ class DumpOptions:
     def _log(self, target: DumpFile, damage: DamagePolicy, advance: Any) -> Iterator[dict[str, Any]]:
         from magicbyte.cli import dump_decoders
         from magicbyte.cli.dump_log import LogDump
-        from magicbyte.compiled import kernel
+        from magicbyte.engine.compiled import kernel
 
         decoders = {
             "offsets": dump_decoders.decode_group_record,

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from magicbyte.errors import CorruptRecordError
-from magicbyte.groups import records as groups
-from magicbyte.transactions import records as transactions
-from magicbyte.wire.reader import Reader
+from magicbyte.engine.errors import CorruptRecordError
+from magicbyte.engine.groups import records as groups
+from magicbyte.engine.transactions import records as transactions
+from magicbyte.engine.wire.reader import Reader
 
 Decoder: TypeAlias = Callable[[bytes | None, bytes | None], tuple[str | None, str | None]]
 """Takes key and value; returns their text, None for values that are not printed. Raises CorruptRecordError."""

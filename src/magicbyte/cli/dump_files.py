@@ -7,17 +7,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from magicbyte.errors import CorruptRecordError
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.directory import ENRICHED_INDEX, LOG, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
-from magicbyte.log.files.filesystem import read_whole
-from magicbyte.log.files.producer_snapshot import NO_OFFSET, ProducerSnapshot
-from magicbyte.records.layout import HEADER_TO_MAGIC, LOG_OVERHEAD, MAGIC, OFFSET, SIZE, V0_MINIMUM
+from magicbyte.engine.errors import CorruptRecordError
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.directory import (
+    ENRICHED_INDEX,
+    LOG,
+    OFFSET_INDEX,
+    SNAPSHOT,
+    TIME_INDEX,
+    TRANSACTION_INDEX,
+)
+from magicbyte.engine.log.files.filesystem import read_whole
+from magicbyte.engine.log.files.producer_snapshot import NO_OFFSET, ProducerSnapshot
+from magicbyte.engine.records.layout import HEADER_TO_MAGIC, LOG_OVERHEAD, MAGIC, OFFSET, SIZE, V0_MINIMUM
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.indexes import EnrichedIndex, OffsetIndex
-    from magicbyte.log.files.reader import DamageHandler
-    from magicbyte.ports import FileSystem
+    from magicbyte.engine.log.files.indexes import EnrichedIndex, OffsetIndex
+    from magicbyte.engine.log.files.reader import DamageHandler
+    from magicbyte.engine.ports import FileSystem
 
 Fields: TypeAlias = dict[str, Any]
 
@@ -95,7 +102,7 @@ def lines_of(file: SmallFile, suffix: str, *, show: bool, deep_check: bool) -> I
 
 
 def _offset_index(file: SmallFile, *, show: bool, deep_check: bool) -> Iterator[Fields]:
-    from magicbyte.log.files.indexes import OffsetIndex
+    from magicbyte.engine.log.files.indexes import OffsetIndex
 
     index: OffsetIndex | None = file.parsed(lambda content: OffsetIndex.parse(content, file.base_offset))
     if index is None:
@@ -108,7 +115,7 @@ def _offset_index(file: SmallFile, *, show: bool, deep_check: bool) -> Iterator[
 
 
 def _enriched_index(file: SmallFile, *, show: bool, deep_check: bool) -> Iterator[Fields]:
-    from magicbyte.log.files.indexes import EnrichedIndex
+    from magicbyte.engine.log.files.indexes import EnrichedIndex
 
     index: EnrichedIndex | None = file.parsed(lambda content: EnrichedIndex.parse(content, file.base_offset))
     if index is None:
@@ -122,7 +129,7 @@ def _enriched_index(file: SmallFile, *, show: bool, deep_check: bool) -> Iterato
 
 
 def _time_index(file: SmallFile, *, show: bool) -> Iterator[Fields]:
-    from magicbyte.log.files.indexes import TimeIndex
+    from magicbyte.engine.log.files.indexes import TimeIndex
 
     index: TimeIndex | None = file.parsed(lambda content: TimeIndex.parse(content, file.base_offset))
     if index is None:
@@ -134,7 +141,7 @@ def _time_index(file: SmallFile, *, show: bool) -> Iterator[Fields]:
 
 
 def _transaction_index(file: SmallFile, *, show: bool) -> Iterator[Fields]:
-    from magicbyte.log.files.indexes import TransactionIndex
+    from magicbyte.engine.log.files.indexes import TransactionIndex
 
     index: TransactionIndex | None = file.parsed(TransactionIndex.parse)
     if index is None:

@@ -9,24 +9,24 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.codecs import Codec, Lz4Header, decompress
-from magicbyte.errors import BatchTooLargeError, CorruptRecordError
-from magicbyte.log.files.reader import read_chunks
-from magicbyte.records.batch import RecordBatch
-from magicbyte.records.columns import Record
-from magicbyte.records.control import ControlType, parse_control_record
-from magicbyte.records.decode import DecodeOptions, decode_rows
-from magicbyte.records.enriched import EnrichedMessage, Tag
-from magicbyte.records.entry import Entry, dialect_doubt, entries, parse_entry
-from magicbyte.records.layout import CODEC_MASK, Dialect, TimestampType
-from magicbyte.records.message import MessageView
-from magicbyte.wire.reader import Reader
+from magicbyte.engine.codecs import Codec, Lz4Header, decompress
+from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.engine.log.files.reader import read_chunks
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.control import ControlType, parse_control_record
+from magicbyte.engine.records.decode import DecodeOptions, decode_rows
+from magicbyte.engine.records.enriched import EnrichedMessage, Tag
+from magicbyte.engine.records.entry import Entry, dialect_doubt, entries, parse_entry
+from magicbyte.engine.records.layout import CODEC_MASK, Dialect, TimestampType
+from magicbyte.engine.records.message import MessageView
+from magicbyte.engine.wire.reader import Reader
 
 if TYPE_CHECKING:
     from magicbyte.cli.dump_decoders import Decoder
-    from magicbyte.log.files.chunk import Chunk
-    from magicbyte.log.files.reader import DamageHandler
-    from magicbyte.ports import ReadableFile
+    from magicbyte.engine.log.files.chunk import Chunk
+    from magicbyte.engine.log.files.reader import DamageHandler
+    from magicbyte.engine.ports import ReadableFile
 
 Fields = dict[str, Any]
 

@@ -6,16 +6,16 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from magicbyte.cli.output import complain
-from magicbyte.errors import LogDirectoryError
+from magicbyte.engine.errors import LogDirectoryError
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.directory import FoundLogs, PartitionDirectory
-    from magicbyte.log.files.gaps import Gaps
+    from magicbyte.engine.log.files.directory import FoundLogs, PartitionDirectory
+    from magicbyte.engine.log.files.gaps import Gaps
 
 
 def complain_of_gaps(logs: FoundLogs, topics: Collection[str], *, quorum: bool = False) -> Gaps:
     """Print a line for each gap of `gaps_of`, and return them."""
-    from magicbyte.log.files.gaps import gaps_of
+    from magicbyte.engine.log.files.gaps import gaps_of
 
     gaps = gaps_of(logs, topics, quorum=quorum)
     for line in gaps.lines():

@@ -12,11 +12,11 @@ from magicbyte.cli.brokers import bootstrap_option, connected
 from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, table_lines
-from magicbyte.log.files.units import parse_time
+from magicbyte.engine.log.files.units import parse_time
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.client.group_report import Kind
+    from magicbyte.access.client.group_report import Kind
 
 Json = dict[str, Any]
 
@@ -52,7 +52,7 @@ def list_(bootstrap: str, form: str) -> None:
 
 
 async def _listed(bootstrap: str) -> list[Json]:
-    from magicbyte.client.group_admin import list_groups
+    from magicbyte.access.client.group_admin import list_groups
 
     with explained("list groups", NO_LIST):
         async with connected(bootstrap) as client:
@@ -91,7 +91,7 @@ def describe(bootstrap: str, names: tuple[str, ...], all_groups: bool, zookeeper
 
 async def _described(bootstrap: str, names: tuple[str, ...] | None, *, zookeeper: bool) -> list[Json]:
     """Return the descriptions of groups, of all if `names` is None."""
-    from magicbyte.client.group_report import find_group, find_groups, report_of
+    from magicbyte.access.client.group_report import find_group, find_groups, report_of
 
     with explained("describe groups", NO_LIST if names is None else EVERY):
         async with connected(bootstrap) as client:
@@ -154,9 +154,9 @@ def delete(bootstrap: str, names: tuple[str, ...]) -> None:
 
 
 async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
-    from magicbyte.client.group_admin import delete_group
-    from magicbyte.client.group_report import find_group
-    from magicbyte.protocol import APIS
+    from magicbyte.access.client.group_admin import delete_group
+    from magicbyte.access.client.group_report import find_group
+    from magicbyte.engine.protocol import APIS
 
     with explained(f"delete group {', '.join(names)}", NO_DELETE):
         async with connected(bootstrap) as client:
@@ -253,8 +253,8 @@ async def _reset(
     dry_run: bool,
     zookeeper: bool,
 ) -> list[Json]:
-    from magicbyte.client.group_report import OffsetTarget
-    from magicbyte.client.group_report import reset_offsets as reset
+    from magicbyte.access.client.group_report import OffsetTarget
+    from magicbyte.access.client.group_report import reset_offsets as reset
 
     refused = "those of 4.0 and later have no ZooKeeper" if zookeeper else EVERY
     with explained(f"reset offsets of group {name}", refused):

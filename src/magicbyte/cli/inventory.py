@@ -16,18 +16,18 @@ from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.output import DamagePolicy, bad, complain, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
-from magicbyte.printable import time_text
+from magicbyte.engine.printable import time_text
 from magicbyte.public.sources import doubts, is_topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from magicbyte.archive.inventory import FetchedInventory, PartitionInventory
-    from magicbyte.archive.tally import FormatCount, Tally
-    from magicbyte.log.files.directory import DirectoryFiles
-    from magicbyte.log.files.missing import Missing
-    from magicbyte.ports import TopicPartition
-    from magicbyte.records.layout import Dialect
+    from magicbyte.engine.log.files.directory import DirectoryFiles
+    from magicbyte.engine.log.files.missing import Missing
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.records.layout import Dialect
+    from magicbyte.tools.archive.inventory import FetchedInventory, PartitionInventory
+    from magicbyte.tools.archive.tally import FormatCount, Tally
 
     Inventory = PartitionInventory | FetchedInventory
 
@@ -69,10 +69,10 @@ def inventory(
     and null in JSON. A PATH may also be a topic of a running cluster, or one partition of it:
     kafka://HOST:PORT/TOPIC[/N]. It is fetched in full, and not decompressed.
     """
-    from magicbyte.archive.inventory import add_up, report_of, take_fetched_inventory, take_inventory
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.missing import CheckpointedOffsets, missing_partitions
-    from magicbyte.log.files.partitions import choose
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.missing import CheckpointedOffsets, missing_partitions
+    from magicbyte.engine.log.files.partitions import choose
+    from magicbyte.tools.archive.inventory import add_up, report_of, take_fetched_inventory, take_inventory
 
     if deep and any(map(is_topic, paths)):
         raise click.UsageError("--deep is for logs on disk: of a topic in a cluster only headers are read")
@@ -167,7 +167,7 @@ def _text(inventories: list[Inventory], whole: Tally, missing: Sequence[Missing]
 
 
 def _missing_line(missing: Missing) -> str:
-    from magicbyte.log.files.missing import Certainty
+    from magicbyte.engine.log.files.missing import Certainty
 
     line = f"    missing: {missing}"
     return line if missing.certainty is Certainty.NOTHING else bad(line)
@@ -175,7 +175,7 @@ def _missing_line(missing: Missing) -> str:
 
 def _notes(counted: Inventory) -> list[str]:
     """Return the notes on one partition."""
-    from magicbyte.log.files.left_out import QUORUMS_OWN, is_quorums_own
+    from magicbyte.engine.log.files.left_out import QUORUMS_OWN, is_quorums_own
 
     tally, folder = counted.tally, counted.folder
     notes = [", ".join(_share(*each, tally) for each in sorted(tally.formats.items()))] if tally.formats else []

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from magicbyte.printable import printable
+from magicbyte.engine.printable import printable
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 from magicbyte import __version__
+from magicbyte.access.net.descriptors import raise_limit
 from magicbyte.cli.base import CommandGroup, color_of_environment
 from magicbyte.cli.output import complain, os_error_text, say
-from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.extras import EXTRAS, advise_by, install_by, missing_extra
-from magicbyte.net.descriptors import raise_limit
+from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
+from magicbyte.engine.extras import EXTRAS, advise_by, install_by, missing_extra
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

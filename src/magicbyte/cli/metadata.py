@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from magicbyte.addresses import zookeeper_addresses
 from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import parsed
 from magicbyte.cli.output import complain, say
 from magicbyte.cli.render import many
-from magicbyte.extras import require
+from magicbyte.engine.addresses import zookeeper_addresses
+from magicbyte.engine.extras import require
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
-    from magicbyte.metadata.transfer import Transferred
+    from magicbyte.server.metadata.transfer import Transferred
 
 OURS: Final = frozenset(
     {
@@ -64,15 +64,15 @@ def import_(directory: Path, zookeeper: str) -> None:
 
 
 def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferred:
-    from magicbyte.broker.adoption import forget
-    from magicbyte.broker.topic_nodes import keep_all
-    from magicbyte.clock import SystemClock
-    from magicbyte.metadata.salvage import is_served, open_metadata
-    from magicbyte.metadata.sqlite import FILE_NAME
-    from magicbyte.metadata.transfer import transfer
+    from magicbyte.access.clock import SystemClock
+    from magicbyte.server.broker.adoption import forget
+    from magicbyte.server.broker.topic_nodes import keep_all
+    from magicbyte.server.metadata.salvage import is_served, open_metadata
+    from magicbyte.server.metadata.sqlite import FILE_NAME
+    from magicbyte.server.metadata.transfer import transfer
 
     require("cluster", "ZooKeeper")
-    from magicbyte.metadata.zookeeper import ZooKeeperStore
+    from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 
     if to_zookeeper and not is_served(directory):
         raise click.UsageError(f"{directory} has no {FILE_NAME}: magicbyte has not served it")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.access.clock import SystemClock
 from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.canary import canary
@@ -28,21 +29,20 @@ from magicbyte.cli.plan import (
     topic_settings,
 )
 from magicbyte.cli.render import table_lines
-from magicbyte.clock import SystemClock
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
-    from magicbyte.migration.brokers import GivenSettings
-    from magicbyte.migration.check import Check, UpgradeFinding
-    from magicbyte.migration.evidence import ClientSource, Unknown
-    from magicbyte.migration.planner import MigrationPlan, TopicFacts
-    from magicbyte.migration.procedure import Instruction
-    from magicbyte.migration.rollback import RollBack
-    from magicbyte.migration.sightings import Sightings
-    from magicbyte.migration.status import BrokerFacts, ClusterStage, OldClient
-    from magicbyte.records.encode import Format
-    from magicbyte.releases import Release
+    from magicbyte.engine.records.encode import Format
+    from magicbyte.engine.releases import Release
+    from magicbyte.tools.migration.brokers import GivenSettings
+    from magicbyte.tools.migration.check import Check, UpgradeFinding
+    from magicbyte.tools.migration.evidence import ClientSource, Unknown
+    from magicbyte.tools.migration.planner import MigrationPlan, TopicFacts
+    from magicbyte.tools.migration.procedure import Instruction
+    from magicbyte.tools.migration.rollback import RollBack
+    from magicbyte.tools.migration.sightings import Sightings
+    from magicbyte.tools.migration.status import BrokerFacts, ClusterStage, OldClient
 
 BREAKS = 1
 NOT_KNOWN = 2
@@ -84,9 +84,9 @@ def check(form: str, html: Path | None, target: str, **given: Any) -> None:
     brokers are known from --request-log, --capture and --metrics. Exit status: 0 nothing breaks, 1 something does, 2
     not known, for what is named, or wrong use.
     """
-    from magicbyte.log.files.outputs import put_whole, refuse_overlap
-    from magicbyte.migration.check_page import html_page
-    from magicbyte.migration.sightings import Sightings
+    from magicbyte.engine.log.files.outputs import put_whole, refuse_overlap
+    from magicbyte.tools.migration.check_page import html_page
+    from magicbyte.tools.migration.sightings import Sightings
 
     asked = _Asked(release=_release(target), **given)
     if not (asked.bootstrap or asked.sources):
@@ -106,7 +106,7 @@ def check(form: str, html: Path | None, target: str, **given: Any) -> None:
 
 def exit_status(report: Check) -> int:
     """Return the exit status of `check`."""
-    from magicbyte.migration.check import Verdict
+    from magicbyte.tools.migration.check import Verdict
 
     return {Verdict.BREAKS: BREAKS, Verdict.UNKNOWN: NOT_KNOWN, Verdict.NOTHING: 0}[report.verdict]
 
@@ -124,7 +124,7 @@ class _Asked:
 
 
 def _release(text: str) -> Release:
-    from magicbyte.releases import release_meant
+    from magicbyte.engine.releases import release_meant
 
     try:
         release = release_meant(text)
@@ -137,10 +137,10 @@ def _release(text: str) -> Release:
 
 async def _check(asked: _Asked, sightings: Sightings, files: Sequence[ClientSource]) -> Check:
     """Check the cluster and the clients. `sightings`: the requests in `files`."""
-    from magicbyte.migration import look
-    from magicbyte.migration.check import Facts, check
-    from magicbyte.migration.evidence import unknown_clients
-    from magicbyte.migration.sightings import CLIENT_ID
+    from magicbyte.tools.migration import look
+    from magicbyte.tools.migration.check import Facts, check
+    from magicbyte.tools.migration.evidence import unknown_clients
+    from magicbyte.tools.migration.sightings import CLIENT_ID
 
     cluster = look.ClusterLook(Facts(), [], {})
     if asked.bootstrap is not None:
@@ -168,7 +168,7 @@ def _forgotten(sightings: Sightings, days: int | None) -> list[str]:
 
 
 def _text(report: Check) -> Iterator[str]:
-    from magicbyte.migration.check import Verdict, Weight
+    from magicbyte.tools.migration.check import Verdict, Weight
 
     for each in report.findings:
         line = f"{each.weight.value.upper()} {each.kind} {each.subject}"
@@ -182,7 +182,7 @@ def _text(report: Check) -> Iterator[str]:
 
 
 def _sum(findings: tuple[UpgradeFinding, ...]) -> str:
-    from magicbyte.migration.check import Weight
+    from magicbyte.tools.migration.check import Weight
 
     counts = {weight: sum(each.weight is weight for each in findings) for weight in Weight}
     return (
@@ -257,7 +257,7 @@ class _MigrationStatus:
 
 
 def _status(asked: PlanOptions, sources: ClientSources, days: int | None) -> _MigrationStatus:
-    from magicbyte.migration.sightings import Sightings
+    from magicbyte.tools.migration.sightings import Sightings
 
     sightings = Sightings()
     files = sources.read_files(sightings)
@@ -273,8 +273,8 @@ async def _status_of_cluster(
     days: int | None,
 ) -> _MigrationStatus:
     """Return the status. `sightings`: the requests in `files`. `stored`: by `stored_facts`."""
-    from magicbyte.migration.evidence import unknown_clients
-    from magicbyte.migration.status import old_clients, stage_of_cluster, target_of
+    from magicbyte.tools.migration.evidence import unknown_clients
+    from magicbyte.tools.migration.status import old_clients, stage_of_cluster, target_of
 
     evidence = await plan_evidence(asked, stored)
     assert evidence.brokers is not None, "-b is required"
@@ -313,7 +313,7 @@ def _stage_text(stage: ClusterStage) -> str:
 
 
 def _broker_row(broker: BrokerFacts) -> list[str]:
-    from magicbyte.migration.status import FORMAT, PROTOCOL
+    from magicbyte.tools.migration.status import FORMAT, PROTOCOL
 
     protocol = "none" if broker.has_no_protocol else broker.to_json()["protocol"] or "not known"
     form = "none" if broker.has_no_protocol else "not known" if broker.format is None else broker.format.title
@@ -342,7 +342,7 @@ def next_step(
     A step that depends on something unknown is to find it out. KEY=VALUE are settings of topics that no broker
     returns. Exit status: 0; 1 if --wait ended before the step was done, or found conflicting settings.
     """
-    from magicbyte.migration.procedure import procedure
+    from magicbyte.tools.migration.procedure import procedure
 
     asked = PlanOptions(http=None, settings=key_values(settings), **given)
     status = _status(asked, sources, days)
@@ -370,7 +370,7 @@ def _waited(
 ) -> tuple[bool, dict[str, Any]]:
     """Wait for the restarts of a step. Return whether it succeeded, and its JSON."""
     from magicbyte.cli.migrate_wait import wait_for
-    from magicbyte.migration.waiting import RESTARTS
+    from magicbyte.tools.migration.waiting import RESTARTS
 
     if status.stage.step not in RESTARTS:
         complain(f"{status.stage.step.value}: no broker is restarted for it, there is nothing to wait for")
@@ -426,7 +426,7 @@ def apply(
 
 
 def _against(status: _MigrationStatus, topics: Iterable[str], target: Format) -> list[str]:
-    from magicbyte.migration.procedure import objections
+    from magicbyte.tools.migration.procedure import objections
 
     against = [
         f"{name}: it is enriched" for name in topics if name not in {each.facts.name for each in status.plan.topics}
@@ -438,11 +438,11 @@ def _against(status: _MigrationStatus, topics: Iterable[str], target: Format) ->
 
 async def _set_format(bootstrap: str, topics: Iterable[str], target: Format) -> bool:
     """Set the format of topics. Return whether the brokers have applied it. Raises BrokerError."""
-    from magicbyte.client.admin import ConfigResource, alter_configs, describe_configs
-    from magicbyte.log.append.rules import stored_format
-    from magicbyte.migration.procedure import TOPIC_FORMAT
-    from magicbyte.migration.sightings import CLIENT_ID
-    from magicbyte.releases import MAGIC_NAMES
+    from magicbyte.access.client.admin import ConfigResource, alter_configs, describe_configs
+    from magicbyte.engine.log.append.rules import stored_format
+    from magicbyte.engine.releases import MAGIC_NAMES
+    from magicbyte.tools.migration.procedure import TOPIC_FORMAT
+    from magicbyte.tools.migration.sightings import CLIENT_ID
 
     done = True
     with explained("migrate apply", "brokers from 0.11 on change settings"):
@@ -500,10 +500,10 @@ def rollback(
 async def _roll_back(
     bootstrap: str, broker: int, target: Format, looks: int, broker_settings: GivenSettings
 ) -> RollBack:
-    from magicbyte.migration import look
-    from magicbyte.migration.brokers import look_at_brokers
-    from magicbyte.migration.rollback import roll_back
-    from magicbyte.migration.sightings import CLIENT_ID
+    from magicbyte.tools.migration import look
+    from magicbyte.tools.migration.brokers import look_at_brokers
+    from magicbyte.tools.migration.rollback import roll_back
+    from magicbyte.tools.migration.sightings import CLIENT_ID
 
     with explained("migrate rollback", "brokers from 0.8.2 on can be asked"):
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:

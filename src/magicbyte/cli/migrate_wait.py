@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.access.clock import SystemClock
 from magicbyte.cli.brokers import client_of
 from magicbyte.cli.output import complain
-from magicbyte.clock import SystemClock
-from magicbyte.errors import BrokerError, NetworkError
+from magicbyte.engine.errors import BrokerError, NetworkError
 
 if TYPE_CHECKING:
-    from magicbyte.migration.status import ClusterStage
-    from magicbyte.migration.waiting import StepProgress
+    from magicbyte.tools.migration.status import ClusterStage
+    from magicbyte.tools.migration.waiting import StepProgress
 
 _BETWEEN_S: Final = 1.0
 
@@ -39,10 +39,10 @@ async def wait_for(bootstrap: str, begun: ClusterStage, expected: Collection[int
 
 
 async def _progress(bootstrap: str, begun: ClusterStage, expected: Collection[int]) -> StepProgress:
-    from magicbyte.migration.brokers import look_at_brokers
-    from magicbyte.migration.look import look_at_sync
-    from magicbyte.migration.sightings import CLIENT_ID
-    from magicbyte.migration.waiting import progress_of
+    from magicbyte.tools.migration.brokers import look_at_brokers
+    from magicbyte.tools.migration.look import look_at_sync
+    from magicbyte.tools.migration.sightings import CLIENT_ID
+    from magicbyte.tools.migration.waiting import progress_of
 
     try:
         async with client_of(bootstrap, client_id=CLIENT_ID) as client:

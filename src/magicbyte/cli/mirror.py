@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from magicbyte.addresses import host_and_port
 from magicbyte.cli.asking import confirm
 from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import client_of
@@ -24,15 +23,16 @@ from magicbyte.cli.output import say
 from magicbyte.cli.render import many
 from magicbyte.cli.sides import side_arguments, side_options
 from magicbyte.cli.stopping import stops
-from magicbyte.errors import MagicbyteError, MirrorError, UnknownTopicError
+from magicbyte.engine.addresses import host_and_port
+from magicbyte.engine.errors import MagicbyteError, MirrorError, UnknownTopicError
 
 if TYPE_CHECKING:
-    from magicbyte.client import Client
-    from magicbyte.mirror.log_source import LogSource
-    from magicbyte.mirror.plan import Choice, TopicMirrorPlan
-    from magicbyte.mirror.rounds import Rounds
-    from magicbyte.mirror.saving import Savings
-    from magicbyte.net.exposition import Family
+    from magicbyte.access.client import Client
+    from magicbyte.access.net.exposition import Family
+    from magicbyte.tools.mirror.log_source import LogSource
+    from magicbyte.tools.mirror.plan import Choice, TopicMirrorPlan
+    from magicbyte.tools.mirror.rounds import Rounds
+    from magicbyte.tools.mirror.saving import Savings
 
 _TELL_SECONDS = 1.0
 _LOOK_SECONDS = 5.0  # interval of sampling the CPU cost that closed copies avoid
@@ -86,10 +86,10 @@ def _source(context: click.Context, source: str) -> Client | LogSource:
     folder = log_directory_or_none(source, "--from")
     if folder is None:
         return _client(context, "source", "--from", source)
-    from magicbyte.archive.convert import partitions_to_convert
-    from magicbyte.log.files.partitions import meta_properties
-    from magicbyte.mirror.log_source import LogSource
-    from magicbyte.records.layout import Dialect
+    from magicbyte.engine.log.files.partitions import meta_properties
+    from magicbyte.engine.records.layout import Dialect
+    from magicbyte.tools.archive.convert import partitions_to_convert
+    from magicbyte.tools.mirror.log_source import LogSource
 
     partitions = partitions_to_convert([str(folder)]).values()
     for each in partitions:
@@ -171,12 +171,12 @@ def mirror(
 
     "mirror translate" translates offsets and consumer groups of the source to the target.
     """
-    from magicbyte.client import Client
-    from magicbyte.log.files.outputs import refuse_overlap
-    from magicbyte.mirror.oversize import OnOversize
-    from magicbyte.mirror.plan import Choice
-    from magicbyte.mirror.progress import DEFAULT_GROUP
-    from magicbyte.records.layout import Dialect
+    from magicbyte.access.client import Client
+    from magicbyte.engine.log.files.outputs import refuse_overlap
+    from magicbyte.engine.records.layout import Dialect
+    from magicbyte.tools.mirror.oversize import OnOversize
+    from magicbyte.tools.mirror.plan import Choice
+    from magicbyte.tools.mirror.progress import DEFAULT_GROUP
 
     if (on_oversize == OnOversize.PARK.value) != (park is not None):
         raise click.UsageError("--on-oversize=park and --park go together")
@@ -221,7 +221,7 @@ async def _run(
     http: tuple[str, int] | None,
 ) -> None:
     """Mirror, or explain. `asked`: the target's address, if the user must confirm the first write."""
-    from magicbyte.mirror.saving import Savings
+    from magicbyte.tools.mirror.saving import Savings
 
     async with source, AsyncExitStack() as stack:
         if explain:
@@ -257,7 +257,7 @@ async def _run(
 
 async def _ask(address: str, target: Client, planned: list[TopicMirrorPlan]) -> None:
     """Name the target and ask for confirmation before this mirror's first write to it. Raises Abort, UsageError."""
-    from magicbyte.mirror.plan import Mode
+    from magicbyte.tools.mirror.plan import Mode
 
     wanted = [each for each in planned if each.mode is not Mode.LEFT_OUT]
     if not wanted or any(each.begun for each in wanted):
@@ -274,7 +274,7 @@ async def _plan(
     source: Client | LogSource, target: Client | Path, choice: Choice, stack: AsyncExitStack
 ) -> list[TopicMirrorPlan]:
     """Return the plan, without creating a log directory."""
-    from magicbyte.mirror.plan import plan_folder
+    from magicbyte.tools.mirror.plan import plan_folder
 
     if isinstance(target, Path):
         return await plan_folder(source, target, choice)
@@ -283,9 +283,9 @@ async def _plan(
 
 async def _mirror(source: Client | LogSource, target: Client | Path, choice: Choice, stack: AsyncExitStack) -> Rounds:
     """Return the mirror. Its resources at the target are released with the stack."""
-    from magicbyte.mirror.identical import IdenticalMirror
-    from magicbyte.mirror.log_target import LogTarget
-    from magicbyte.mirror.mirror import Mirror
+    from magicbyte.tools.mirror.identical import IdenticalMirror
+    from magicbyte.tools.mirror.log_target import LogTarget
+    from magicbyte.tools.mirror.mirror import Mirror
 
     if isinstance(target, Path):
         return IdenticalMirror(source, stack.enter_context(LogTarget(target)), choice)
@@ -295,10 +295,10 @@ async def _mirror(source: Client | LogSource, target: Client | Path, choice: Cho
 
 async def _serve(mirror: Rounds, savings: Savings, address: tuple[str, int], stack: AsyncExitStack) -> None:
     """Serve the mirror's metrics until the stack is closed."""
-    from magicbyte.mirror.metrics import families
-    from magicbyte.net.descriptors import for_pages, limit
-    from magicbyte.net.exposition import metrics_page
-    from magicbyte.net.http import Pages
+    from magicbyte.access.net.descriptors import for_pages, limit
+    from magicbyte.access.net.exposition import metrics_page
+    from magicbyte.access.net.http import Pages
+    from magicbyte.tools.mirror.metrics import families
 
     def collected() -> list[Family]:
         copied = mirror.copied()

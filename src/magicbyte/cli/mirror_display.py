@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.cli.render import many, size_text
-from magicbyte.printable import printable
+from magicbyte.engine.printable import printable
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from magicbyte.mirror.copier import Copied
+    from magicbyte.tools.mirror.copier import Copied
 
 RATE_SECONDS: Final = 5.0  # window for MB/s
 _AROUND: Final = 5  # lines of a terminal without a topic: column names, two rules, the sum, and the cursor's

@@ -11,13 +11,13 @@ from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import client_of
 from magicbyte.cli.output import say
 from magicbyte.cli.sides import side_arguments, side_setting_option
-from magicbyte.errors import MirrorError
+from magicbyte.engine.errors import MirrorError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from magicbyte.client import Client
-    from magicbyte.mirror.offset_map import Translation
+    from magicbyte.access.client import Client
+    from magicbyte.tools.mirror.offset_map import Translation
 
 
 @click.command(
@@ -48,7 +48,7 @@ def translate(
 
     The mirror need not run. Give either --topic, --partition and --offset, or --from and --group.
     """
-    from magicbyte.mirror.progress import DEFAULT_GROUP
+    from magicbyte.tools.mirror.progress import DEFAULT_GROUP
 
     progress = mirror_group or DEFAULT_GROUP
     if topic is not None and partition is not None and offset is not None and group is None:
@@ -67,7 +67,7 @@ def _client(side: str, bootstrap: str) -> Client:
 
 
 async def _offset(target: str, progress: str, prefix: str, partition: tuple[str, int], offset: int) -> Iterable[str]:
-    from magicbyte.mirror.group_sync import saved_reaches
+    from magicbyte.tools.mirror.group_sync import saved_reaches
 
     async with _client("target", target) as there:
         reaches = await saved_reaches(there, progress, prefix, [partition])
@@ -78,7 +78,7 @@ async def _offset(target: str, progress: str, prefix: str, partition: tuple[str,
 
 
 async def _group(source: str, target: str, progress: str, prefix: str, group: str) -> Iterable[str]:
-    from magicbyte.mirror.group_sync import saved_reaches, translate_groups
+    from magicbyte.tools.mirror.group_sync import saved_reaches, translate_groups
 
     async with _client("source", source) as here, _client("target", target) as there:
         topics = await here.topics()

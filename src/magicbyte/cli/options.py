@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from magicbyte.addresses import addresses
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files.units import duration_ms, size_of
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.addresses import addresses
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files.units import duration_ms, size_of
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.layout import Dialect
 from magicbyte.public.sources import default_threads
-from magicbyte.records.layout import Dialect
 
 if TYPE_CHECKING:
     _PathType = click.ParamType[Path]
@@ -44,7 +44,7 @@ def duration(_context: click.Context, _parameter: click.Parameter, value: str | 
 
 def partition_name(_context: click.Context, _parameter: click.Parameter, value: str | None) -> TopicPartition | None:
     """Option callback: return the partition named TOPIC-N."""
-    from magicbyte.log.files.directory import parse_topic_partition
+    from magicbyte.engine.log.files.directory import parse_topic_partition
 
     try:
         return None if value is None else parse_topic_partition(value)
@@ -99,7 +99,7 @@ class OutputPath(_PathType):
         """Return the path. Refuses URLs of other stores and, if a folder is written, other files."""
         if isinstance(value, Path):
             return value
-        from magicbyte.log.files.outputs import local_output
+        from magicbyte.engine.log.files.outputs import local_output
 
         try:
             return local_output(str(value), folder=self._folder)
@@ -109,7 +109,7 @@ class OutputPath(_PathType):
 
 def log_directory_or_none(value: str, option: str) -> Path | None:
     """Return the log directory named by a value with a slash, None for brokers. Raises BadParameter."""
-    from magicbyte.log.files.filesystem import local_path
+    from magicbyte.engine.log.files.filesystem import local_path
 
     local = local_path(value)
     if local is None:  # the URL of something else: as a path it would be a folder named by its scheme
@@ -138,8 +138,8 @@ class FormatName(click.Choice):  # type: ignore[type-arg]  # not generic before 
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the Format."""
-        from magicbyte.records.encode import Format
-        from magicbyte.releases import newest_magic, numbers
+        from magicbyte.engine.records.encode import Format
+        from magicbyte.engine.releases import newest_magic, numbers
 
         if isinstance(value, Format):
             return value

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 import click
 
 from magicbyte.cli.progress import hide_bar
-from magicbyte.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, TruncatedLogError
-from magicbyte.printable import printable, printable_text, without_passwords
+from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError, MagicbyteError, TruncatedLogError
+from magicbyte.engine.printable import printable, printable_text, without_passwords
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.missing import Missing
+    from magicbyte.engine.log.files.missing import Missing
 
 CANNOT_WRITE = "cannot write"  # how log/files/outputs.py begins the reason
 _STYLE = re.compile("(\x1b\\[[0-9;]*m)")
@@ -179,7 +179,7 @@ class DamagePolicy:
         Not if it held no records, and not the end of a log, which a copy from a running broker misses as well: `verify`
         calls that an error.
         """
-        from magicbyte.log.files.missing import END_OF_LOG, Certainty
+        from magicbyte.engine.log.files.missing import END_OF_LOG, Certainty
 
         self.found += sum(each.certainty is not Certainty.NOTHING and each.what != END_OF_LOG for each in missing)
 
@@ -212,7 +212,7 @@ def binary_output(path: Path | None, inputs: Iterable[str] = ()) -> Iterator[Bin
     The file is renamed to its name at the end. Damage of an input ends it at the damage. Raises LogDirectoryError,
     before anything is written, for a file that is one of `inputs` or inside of one.
     """
-    from magicbyte.log.files.outputs import refuse_overlap, whole_file
+    from magicbyte.engine.log.files.outputs import refuse_overlap, whole_file
 
     if path is None or str(path) == "-":
         _refuse_own_input(inputs)

@@ -103,10 +103,10 @@ def materialize(url: str, to: Path) -> None:
     Each file is compared with the manifest by SHA-256. Kafka opens the directory as its own. After a crash the same
     command continues.
     """
-    from magicbyte.archive.materialize import materialize as make
     from magicbyte.cli.progress import progress
-    from magicbyte.log.files.manifest import read_stored
-    from magicbyte.log.files.store import ObjectStore
+    from magicbyte.engine.log.files.manifest import read_stored
+    from magicbyte.engine.log.files.store import ObjectStore
+    from magicbyte.tools.archive.materialize import materialize as make
 
     stored = read_stored(ObjectStore(url.rstrip("/")))
     total = 0 if stored is None else sum(size for output in stored.outputs for _, size, _ in output.files)

@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from magicbyte.access.clock import SystemClock
 from magicbyte.cli.base import Command
 from magicbyte.cli.brokers import client_of
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.options import FormatName, format_option, key_values
 from magicbyte.cli.output import say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
-from magicbyte.clock import SystemClock
-from magicbyte.errors import InvalidConfigError
-from magicbyte.printable import time_text
+from magicbyte.engine.errors import InvalidConfigError
+from magicbyte.engine.printable import time_text
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
-    from magicbyte.migration.brokers import GivenSettings
-    from magicbyte.migration.planner import Estimate, MigrationPlan, TopicFacts, TopicPlan
-    from magicbyte.migration.status import BrokerFacts
-    from magicbyte.records.encode import Format
+    from magicbyte.engine.records.encode import Format
+    from magicbyte.tools.migration.brokers import GivenSettings
+    from magicbyte.tools.migration.planner import Estimate, MigrationPlan, TopicFacts, TopicPlan
+    from magicbyte.tools.migration.status import BrokerFacts
 
 Json = dict[str, Any]
 
 
 def _given(_context: click.Context, _option: click.Parameter, texts: tuple[str, ...]) -> GivenSettings:
-    from magicbyte.migration.brokers import GivenSettings
+    from magicbyte.tools.migration.brokers import GivenSettings
 
     try:
         return GivenSettings.parse(texts)
@@ -127,8 +127,8 @@ class PlanEvidence:
 
 async def plan_evidence(asked: PlanOptions, stored: Mapping[str, TopicFacts]) -> PlanEvidence:
     """Return the facts for a command line. `stored`: by `stored_facts`. Raises NetworkError, BrokerError."""
-    from magicbyte.migration import planner
-    from magicbyte.migration.sightings import CLIENT_ID
+    from magicbyte.tools.migration import planner
+    from magicbyte.tools.migration.sightings import CLIENT_ID
 
     if asked.bootstrap is None:
         return PlanEvidence(stored, None, {}, [])
@@ -142,7 +142,7 @@ async def plan_evidence(asked: PlanOptions, stored: Mapping[str, TopicFacts]) ->
 
 async def made_plan(asked: PlanOptions, evidence: PlanEvidence, *, knows_clients: bool | None = None) -> MigrationPlan:
     """Return the plan for a command line. `knows_clients`: None if the metrics of brokers alone tell of clients."""
-    from magicbyte.migration import planner
+    from magicbyte.tools.migration import planner
 
     pages = [asked.http] if asked.http is not None else list(evidence.pages.values())
     used = await planner.look_at_all_metrics(pages, asked.window) if pages else None
@@ -177,10 +177,10 @@ def stored_facts(asked: PlanOptions) -> dict[str, TopicFacts]:
     """
     if not asked.directories:
         return {}
-    from magicbyte.log.files.directory import discover
-    from magicbyte.log.files.left_out import in_use
-    from magicbyte.log.files.partitions import choose
-    from magicbyte.migration.planner import look_at_directories
+    from magicbyte.engine.log.files.directory import discover
+    from magicbyte.engine.log.files.left_out import in_use
+    from magicbyte.engine.log.files.partitions import choose
+    from magicbyte.tools.migration.planner import look_at_directories
 
     partitions = choose(in_use(discover([str(each) for each in asked.directories])), asked.topics)
     named = [each for each in partitions if asked.topics or not (each.topic or "__").startswith("__")]
@@ -237,7 +237,7 @@ def _format_text(facts: TopicFacts) -> str:
 
 
 def _phase_text(topic_plan: TopicPlan) -> str:
-    from magicbyte.archive.migration import Phase
+    from magicbyte.tools.archive.migration import Phase
 
     phase = topic_plan.stage.phase
     return phase.value if phase in (Phase.DONE, Phase.UNKNOWN) else f"{phase.value} to {topic_plan.stage.target.title}"

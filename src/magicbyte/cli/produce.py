@@ -16,17 +16,17 @@ from magicbyte.cli.brokers import bootstrap_option, client_of, kcat_options, par
 from magicbyte.cli.options import FormatName
 from magicbyte.cli.output import say
 from magicbyte.cli.templates import unescape
-from magicbyte.errors import MagicbyteError, ProtocolError, UnknownTopicError, UnsupportedVersionError
+from magicbyte.engine.errors import MagicbyteError, ProtocolError, UnknownTopicError, UnsupportedVersionError
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from io import BufferedReader
 
-    from magicbyte.client import Client
-    from magicbyte.client.produce import ProduceOptions
-    from magicbyte.records.columns import Record
-    from magicbyte.records.encode import Format
+    from magicbyte.access.client import Client
+    from magicbyte.access.client.produce import ProduceOptions
+    from magicbyte.engine.records.columns import Record
+    from magicbyte.engine.records.encode import Format
 
 Header = tuple[str, bytes]
 Send: TypeAlias = "Callable[[str, int, list[Record], ProduceOptions], Awaitable[object]]"
@@ -70,7 +70,7 @@ class Shape:
 
     def record(self, message: bytes) -> Record:
         """Return the record of a message. A message without the delimiter has the key `key`."""
-        from magicbyte.records.columns import Record
+        from magicbyte.engine.records.columns import Record
 
         key, value = self.key, message
         if self.delimiter is not None and self.delimiter in message:
@@ -132,9 +132,9 @@ def produce(
 
     Lines that arrive together are sent together, in order. Transient failures are retried: at least once.
     """
-    from magicbyte.client.produce import ProduceOptions
-    from magicbyte.codecs import Codec
-    from magicbyte.records.encode import Format
+    from magicbyte.access.client.produce import ProduceOptions
+    from magicbyte.engine.codecs import Codec
+    from magicbyte.engine.records.encode import Format
 
     if not end:
         raise click.BadParameter("expected at least one byte", param_hint="-D")
@@ -180,7 +180,7 @@ def _in_transactions(
 
     On a failure, print the number of committed records.
     """
-    from magicbyte.client.transactions import TransactionalProducer
+    from magicbyte.access.client.transactions import TransactionalProducer
 
     committed = held = 0
     producer = runner.run(TransactionalProducer.begin(client, transactional_id, timeout_ms=1000 * timeout))
@@ -225,7 +225,7 @@ class _Sender:
     def __init__(
         self, client: Client, topic: str, partitions: list[int], partition: int | None, options: ProduceOptions
     ) -> None:
-        from magicbyte.client.produce import send
+        from magicbyte.access.client.produce import send
 
         self._client = client
         self._topic = topic
@@ -258,8 +258,8 @@ class _Sender:
 
     async def check(self, shape: Shape) -> None:
         """Raise BadParameter for headers if the format cannot hold them."""
-        from magicbyte.client.produce import newest_format
-        from magicbyte.records.encode import Format
+        from magicbyte.access.client.produce import newest_format
+        from magicbyte.engine.records.encode import Format
 
         target = self._options.format or newest_format((await self._client.any_connection()).versions)
         if shape.headers and target is not Format.V2:
@@ -267,7 +267,7 @@ class _Sender:
 
     async def send(self, records: list[Record]) -> None:
         """Send records, in order within each partition."""
-        from magicbyte.client.partitioning import partition_of
+        from magicbyte.access.client.partitioning import partition_of
 
         shares: dict[int, list[Record]] = {}
         keyless = self._partitions[self._turn % len(self._partitions)]

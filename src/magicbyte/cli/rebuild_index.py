@@ -15,16 +15,16 @@ from magicbyte.cli.gaps import complain_of_gaps
 from magicbyte.cli.output import DamagePolicy, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import size_text
-from magicbyte.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from magicbyte.archive.rebuild import RebuiltSegment
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.index_writer import IndexRules
-    from magicbyte.ports import TopicPartition
-    from magicbyte.records.layout import Dialect
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.index_writer import IndexRules
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.records.layout import Dialect
+    from magicbyte.tools.archive.rebuild import RebuiltSegment
 
 Json = dict[str, Any]
 
@@ -73,12 +73,12 @@ def rebuild_index(
     before 3.9.1, the log cleaner leave such indexes. Nothing is written without --write or --out: exit status 1 then
     means that a file is missing, wrong, or was not closed.
     """
-    from magicbyte.archive.rebuild import recognise
-    from magicbyte.log.files.directory import survey
-    from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
-    from magicbyte.log.files.left_out import in_use
-    from magicbyte.log.files.outputs import inputs_of, refuse_overlaps
-    from magicbyte.log.files.partitions import choose
+    from magicbyte.engine.log.files.directory import survey
+    from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
+    from magicbyte.engine.log.files.left_out import in_use
+    from magicbyte.engine.log.files.outputs import inputs_of, refuse_overlaps
+    from magicbyte.engine.log.files.partitions import choose
+    from magicbyte.tools.archive.rebuild import recognise
 
     if write and out is not None:
         raise click.UsageError("--write and --out: expected one of them")
@@ -130,7 +130,7 @@ def _rebuild(
     report: _Report,
     advance: Callable[[int], None],
 ) -> None:
-    from magicbyte.archive.rebuild import put, rebuild
+    from magicbyte.tools.archive.rebuild import put, rebuild
 
     for segment in rebuild(partition, rules, dialect=dialect, limit=limit, progress=advance):
         written: list[str] = []
@@ -145,7 +145,7 @@ def _rebuild(
 
 def _check(partition: PartitionDirectory, paths: tuple[str, ...], *, write: bool) -> None:
     """Raise LogDirectoryError for a path that cannot be read, or must not be written."""
-    from magicbyte.log.files.filesystem import LocalFiles, is_locked
+    from magicbyte.engine.log.files.filesystem import LocalFiles, is_locked
 
     if any(
         path.endswith(".log") and segment.log.path.endswith(path) for path in paths for segment in partition.segments

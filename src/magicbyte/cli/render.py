@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from magicbyte.printable import printable, readable, time_text
-from magicbyte.records.columns import RecordColumns
+from magicbyte.engine.printable import printable, readable, time_text
+from magicbyte.engine.records.columns import RecordColumns
 
 Renderer = Callable[[RecordColumns], "bytes | memoryview"]
 """Returns the lines of all records, in memory that its next call may reuse."""
@@ -76,7 +76,7 @@ DEFAULT_VALUES = "utf8"
 
 def jsonl(values: str, topic: str | None, partition: int | None) -> Renderer:
     """Return a renderer of one JSON object per record, with the same members in `cat` and `consume`."""
-    from magicbyte.records.text import LineWriter, TextField, min_max, suits
+    from magicbyte.engine.records.text import LineWriter, TextField, min_max, suits
 
     cells = CELLS[values]
     start = f'{{"topic": {json.dumps(topic)}, "partition": {json.dumps(partition)}, "offset": '

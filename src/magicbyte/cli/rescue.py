@@ -19,12 +19,12 @@ from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
 
 if TYPE_CHECKING:
-    from magicbyte.ports import TopicPartition
-    from magicbyte.rescue.receipt import RescuedPartition, RescueReceipt
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.tools.rescue.receipt import RescuedPartition, RescueReceipt
 
 
 def _unpacked(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
-    from magicbyte.log.files.units import size_of
+    from magicbyte.engine.log.files.units import size_of
 
     found = None if value is None else size_of(value)
     if value is not None and not found:
@@ -78,7 +78,7 @@ def rescue(
     Exit status: 0 everything was sound and is at the target, 1 records were lost, as reported, 2 wrong use or a
     failure to write.
     """
-    from magicbyte.rescue.rescue import ClusterTarget, RescueOptions, rescue_into
+    from magicbyte.tools.rescue.rescue import ClusterTarget, RescueOptions, rescue_into
 
     folder = options.log_directory_or_none(target, "--to")
     if work is None:
@@ -114,7 +114,7 @@ def _step(name: str, size: int) -> Iterator[Callable[[int], None]]:
 
 
 def _lines(receipt: RescueReceipt) -> Iterator[str]:
-    from magicbyte.mirror.offset_topic import OFFSET_TOPIC
+    from magicbyte.tools.mirror.offset_topic import OFFSET_TOPIC
 
     yield from receipt.archive
     for each in receipt.partitions:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from magicbyte.access.clock import SystemClock
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
 from magicbyte.cli.changing import change_options, check_mode, copies
@@ -16,13 +17,12 @@ from magicbyte.cli.gaps import complain_of_gaps, refuse_change_of_incomplete
 from magicbyte.cli.output import complain, doubtful, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
-from magicbyte.clock import SystemClock
-from magicbyte.errors import CorruptRecordError
+from magicbyte.engine.errors import CorruptRecordError
 
 if TYPE_CHECKING:
-    from magicbyte.archive.retain import Retained
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.ports import TopicPartition
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.tools.archive.retain import Retained
 
 
 _BYTES = re.compile(r"([0-9]{1,15})\s*(|k|m|g|t)(?:i?b)?", re.IGNORECASE)
@@ -81,11 +81,11 @@ def retain(
 
     Exit status: 0 done, 1 a log is damaged, 2 wrong use, or the broker runs or was killed.
     """
-    from magicbyte.archive.retain import RetentionLimits, retain_logs
-    from magicbyte.log.files.directory import survey
-    from magicbyte.log.files.index_writer import IndexRules
-    from magicbyte.log.files.left_out import in_use
-    from magicbyte.log.files.partitions import choose
+    from magicbyte.engine.log.files.directory import survey
+    from magicbyte.engine.log.files.index_writer import IndexRules
+    from magicbyte.engine.log.files.left_out import in_use
+    from magicbyte.engine.log.files.partitions import choose
+    from magicbyte.tools.archive.retain import RetentionLimits, retain_logs
 
     if retention_ms is None and retention_bytes is None and before_offset is None:
         raise click.UsageError("expected --older-than, --bytes or --before-offset")
@@ -142,7 +142,7 @@ def retain(
 
 def _kept_by_key(partitions: list[PartitionDirectory], paths: tuple[str, ...]) -> list[PartitionDirectory]:
     """Return the partitions of compacted topics, except those whose own folder is named."""
-    from magicbyte.archive.compact import kept_by_key
+    from magicbyte.tools.archive.compact import kept_by_key
 
     named = {Path(path).resolve() for path in paths}
     return [each for each in kept_by_key(partitions) if Path(each.path).resolve() not in named]

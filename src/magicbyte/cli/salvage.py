@@ -15,9 +15,9 @@ from magicbyte.cli.progress import progress
 from magicbyte.cli.render import ended_text, many, size_text
 
 if TYPE_CHECKING:
-    from magicbyte.archive.salvage import SalvagedPartition
-    from magicbyte.ports import TopicPartition
-    from magicbyte.records.layout import Dialect
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.records.layout import Dialect
+    from magicbyte.tools.archive.salvage import SalvagedPartition
 
 
 @click.command(cls=Command, examples=("magicbyte salvage tour/logs/kafka-0.8.2.2/basic-none-0 --out whole",))
@@ -51,10 +51,10 @@ def salvage(
 
     Exit status: 0 nothing was damaged, 1 damage, which is reported, 2 wrong use or a failure to write.
     """
-    from magicbyte.archive.convert import chosen_by_name
-    from magicbyte.archive.salvage import SalvageOptions, salvage_logs
-    from magicbyte.log.files.directory import survey
-    from magicbyte.log.files.outputs import inputs_of, refuse_overlap
+    from magicbyte.engine.log.files.directory import survey
+    from magicbyte.engine.log.files.outputs import inputs_of, refuse_overlap
+    from magicbyte.tools.archive.convert import chosen_by_name
+    from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
 
     logs = survey(paths, as_, needs_partition=True)
     partitions = chosen_by_name(logs.partitions, topics)

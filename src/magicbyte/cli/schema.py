@@ -12,7 +12,7 @@ from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.options import OutputPath, format_option
 from magicbyte.cli.output import complain, say, say_json, say_text
 from magicbyte.cli.render import many, table_lines
-from magicbyte.log.files.filesystem import read_bounded, read_regular
+from magicbyte.engine.log.files.filesystem import read_bounded, read_regular
 
 if TYPE_CHECKING:
     from magicbyte.schema import Advice, Change, FieldSize, MessageSchema, MessageSize, SchemaError
@@ -280,9 +280,9 @@ def generate(directory: Path, out: Path, check_only: bool) -> None:
     """Write Python for the schemas in DIR.
 
     One module for each API, with a dataclass for all versions of a message. The code needs nothing of magicbyte but
-    magicbyte.protocol. Modules generated for removed schemas are deleted.
+    magicbyte.engine.protocol. Modules generated for removed schemas are deleted.
     """
-    from magicbyte.log.files.outputs import refuse_overlap
+    from magicbyte.engine.log.files.outputs import refuse_overlap
     from magicbyte.schema import load_directory
     from magicbyte.schema.output import stale, write
     from magicbyte.schema.python import modules

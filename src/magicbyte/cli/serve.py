@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from magicbyte.addresses import host_and_port
 from magicbyte.cli.base import Command
 from magicbyte.cli.logs import log_options, set_up
 from magicbyte.cli.options import OutputPath, key_values
 from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
-from magicbyte.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.extras import advise
-from magicbyte.log.files.filesystem import read_regular
+from magicbyte.engine.addresses import host_and_port
+from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.engine.extras import advise
+from magicbyte.engine.log.files.filesystem import read_regular
 
 if TYPE_CHECKING:
-    from magicbyte.broker.broker import Broker
-    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.server.broker.broker import Broker
+    from magicbyte.server.broker.config import BrokerConfig
 
 _FULL_COLLECTIONS = 1000  # collections of the middle generation before a full one
 
@@ -79,7 +79,7 @@ def serve(
     with --adopt, or with --overlay, which leaves it unchanged.
     """
 
-    from magicbyte.compiled import kernel
+    from magicbyte.engine.compiled import kernel
 
     set_up("info" if verbose and log_level == "warning" else log_level, log_format)
     given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
@@ -102,7 +102,7 @@ def serve(
 
 
 def _config(path: Path | None, given: Mapping[str, str]) -> BrokerConfig:
-    from magicbyte.broker.config import BrokerConfig
+    from magicbyte.server.broker.config import BrokerConfig
 
     return BrokerConfig(given) if path is None else BrokerConfig.parse(read_regular(path), given)
 
@@ -116,8 +116,8 @@ def _refuse_misspelt(typed: Mapping[str, str], config: BrokerConfig) -> None:
 
 def _refuse_foreign(directory: Path) -> None:
     """Raise LogDirectoryError for a directory with another broker's logs."""
-    from magicbyte.broker.adoption import foreign_partitions
     from magicbyte.cli.render import many
+    from magicbyte.server.broker.adoption import foreign_partitions
 
     if found := foreign_partitions(directory):
         raise LogDirectoryError(
@@ -128,7 +128,7 @@ def _refuse_foreign(directory: Path) -> None:
 
 def _id_of(config: BrokerConfig) -> str | None:
     """Return the broker id in the directory's meta.properties, which holds if no id is given; else None."""
-    from magicbyte.log.files import checkpoints
+    from magicbyte.engine.log.files import checkpoints
 
     if "broker.id" in config.static:
         return None
@@ -142,8 +142,8 @@ def _id_of(config: BrokerConfig) -> str | None:
 
 def _lay_over(directory: Path, overlay: Path) -> None:
     """Create the overlay. One of an earlier run is continued."""
-    from magicbyte.archive.copies import lay_over
-    from magicbyte.metadata.salvage import is_served
+    from magicbyte.server.metadata.salvage import is_served
+    from magicbyte.tools.archive.copies import lay_over
 
     if is_served(overlay):
         return
@@ -155,9 +155,9 @@ def _lay_over(directory: Path, overlay: Path) -> None:
 
 def _say_missing(directory: Path) -> None:
     """Warn about what a directory proves to be missing, before this broker replaces its checkpoints."""
-    from magicbyte.log.files.directory import FoundLogs, survey
-    from magicbyte.log.files.left_out import in_use
-    from magicbyte.log.files.missing import missing_in
+    from magicbyte.engine.log.files.directory import FoundLogs, survey
+    from magicbyte.engine.log.files.left_out import in_use
+    from magicbyte.engine.log.files.missing import missing_in
 
     with contextlib.suppress(LogDirectoryError):  # an empty directory, or one that is made
         found = survey(str(directory))
@@ -177,8 +177,8 @@ def _given(directory: Path | None, listen: str | None, others: Mapping[str, str 
 
 
 async def _run(config: BrokerConfig, *, repairs: bool) -> None:
-    from magicbyte.broker.broker import Broker
-    from magicbyte.broker.trimming import keep_freed
+    from magicbyte.server.broker.broker import Broker
+    from magicbyte.server.broker.trimming import keep_freed
 
     keep_freed()
     broker, ended = Broker(config, repairs=repairs), asyncio.Event()

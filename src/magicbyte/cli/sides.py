@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from magicbyte.access.client.settings import CLIENT_SETTINGS, client_arguments
+from magicbyte.access.security.settings import SETTINGS
 from magicbyte.cli.client_settings import config_option, setting_option
-from magicbyte.client.settings import CLIENT_SETTINGS, client_arguments
-from magicbyte.errors import InvalidConfigError
-from magicbyte.security.settings import SETTINGS
+from magicbyte.engine.errors import InvalidConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,9 +9,9 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from magicbyte.compiled.kernel import Ints
-    from magicbyte.records.columns import BytesColumn, RecordColumns
-    from magicbyte.records.text import LineWriter
+    from magicbyte.engine.compiled.kernel import Ints
+    from magicbyte.engine.records.columns import BytesColumn, RecordColumns
+    from magicbyte.engine.records.text import LineWriter
 
 Part: TypeAlias = str | bytes
 """A column, by its letter, or bytes that are the same in each record."""
@@ -67,7 +67,7 @@ def templated(parts: Iterable[Part], topic: str, partition: int) -> Callable[[Re
 
     Its result is valid until its next call.
     """
-    from magicbyte.records.text import suits
+    from magicbyte.engine.records.text import suits
 
     wanted = list(parts)
     whose: dict[str, bytes] = {"t": topic.encode(), "p": b"%d" % partition}
@@ -88,7 +88,7 @@ def templated(parts: Iterable[Part], topic: str, partition: int) -> Callable[[Re
 
 def _writer(parts: list[Part]) -> Callable[[], LineWriter]:
     """Return a function that returns a writer of the lines of records without headers, created on demand."""
-    from magicbyte.records.text import LineWriter, TextField
+    from magicbyte.engine.records.text import LineWriter, TextField
 
     fields: dict[str, TextField | bytes] = {
         "s": TextField.VALUE,

@@ -15,13 +15,13 @@ from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
 from magicbyte.cli.topics_elect import elect
 from magicbyte.cli.topics_reassign import reassign
-from magicbyte.errors import BrokerError, ErrorCode
+from magicbyte.engine.errors import BrokerError, ErrorCode
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.client import Client
-    from magicbyte.client.client import Topic
-    from magicbyte.client.topic_report import PartitionReport
+    from magicbyte.access.client import Client
+    from magicbyte.access.client.client import Topic
+    from magicbyte.access.client.topic_report import PartitionReport
 
 Json = dict[str, Any]
 
@@ -86,7 +86,7 @@ def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, una
     Brokers, log start offset and high watermark. Replicas that a reassignment is adding count as moving, not as out
     of sync. Offsets of a partition without a leader are unknown.
     """
-    from magicbyte.client.topic_report import MOVES_UNKNOWN
+    from magicbyte.access.client.topic_report import MOVES_UNKNOWN
 
     partitions = asyncio.run(_described(bootstrap, names, under_replicated=under_replicated, unavailable=unavailable))
     if any(each.adding is None for each in partitions):
@@ -103,7 +103,7 @@ def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, una
 async def _described(
     bootstrap: str, names: tuple[str, ...], *, under_replicated: bool, unavailable: bool
 ) -> list[PartitionReport]:
-    from magicbyte.client.topic_report import report_partitions, with_offsets
+    from magicbyte.access.client.topic_report import report_partitions, with_offsets
 
     with explained("describe topics", EVERY):
         async with client_of(bootstrap) as client:
@@ -166,9 +166,9 @@ async def create_topic(
     client: Client, name: str, partitions: int | None, replicas: int | None, settings: dict[str, str]
 ) -> None:
     """Create a topic, with the brokers' defaults for None. Raises UnsupportedVersionError for old brokers."""
-    from magicbyte.client.admin import NewTopic
-    from magicbyte.client.admin import create_topic as create
-    from magicbyte.protocol import APIS
+    from magicbyte.access.client.admin import NewTopic
+    from magicbyte.access.client.admin import create_topic as create
+    from magicbyte.engine.protocol import APIS
 
     connection = await client.any_connection()
     latest = connection.versions.choose(APIS[_CREATE], None, connection.name)
@@ -191,8 +191,8 @@ def delete(bootstrap: str, names: tuple[str, ...]) -> None:
 
 
 async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
-    from magicbyte.client.admin import delete_topic
-    from magicbyte.protocol import APIS
+    from magicbyte.access.client.admin import delete_topic
+    from magicbyte.engine.protocol import APIS
 
     with explained(f"delete topic {', '.join(names)}", TOO_OLD):
         async with client_of(bootstrap) as client:

@@ -12,13 +12,13 @@ from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
-from magicbyte.errors import UnknownTopicError
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.errors import UnknownTopicError
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.client.replicas import PartitionOutcome
-    from magicbyte.replication.election import ElectionType
+    from magicbyte.access.client.replicas import PartitionOutcome
+    from magicbyte.engine.replication.election import ElectionType
 
 TOO_OLD: Final = (
     "brokers from 2.2 on do it for preferred leaders, from 2.4 on for unclean ones; older ones elect preferred leaders "
@@ -56,7 +56,7 @@ def elect(
         raise click.UsageError("expected either -t TOPIC or --all")
     if partitions and len(topics) != 1:
         raise click.UsageError(f"-p names partitions of one topic: expected one -t TOPIC, found {len(topics)}")
-    from magicbyte.replication.election import ElectionType
+    from magicbyte.engine.replication.election import ElectionType
 
     kind = ElectionType.PREFERRED if preferred else ElectionType.UNCLEAN
     outcomes = asyncio.run(_elected(bootstrap, kind, topics, partitions))
@@ -75,7 +75,7 @@ def elect(
 async def _elected(
     bootstrap: str, kind: ElectionType, topics: tuple[str, ...], indexes: tuple[int, ...]
 ) -> list[PartitionOutcome]:
-    from magicbyte.client.replicas import elect_leaders
+    from magicbyte.access.client.replicas import elect_leaders
 
     with explained(f"elect leaders ({kind.name.lower()})", TOO_OLD):
         async with client_of(bootstrap) as client:

@@ -13,15 +13,15 @@ from magicbyte.cli.brokers import bootstrap_option, client_of
 from magicbyte.cli.options import format_option, size
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
-from magicbyte.log.files.filesystem import read_regular
+from magicbyte.engine.log.files.filesystem import read_regular
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from magicbyte.client import Client
-    from magicbyte.client.reassignment import Assignment, Move, ReassignmentProgress
-    from magicbyte.ports import TopicPartition
+    from magicbyte.access.client import Client
+    from magicbyte.access.client.reassignment import Assignment, Move, ReassignmentProgress
+    from magicbyte.engine.ports import TopicPartition
 
 TOO_OLD: Final = (
     "brokers from 2.4 on can do it; older ones do it through ZooKeeper, with kafka-reassign-partitions of their "
@@ -140,7 +140,7 @@ def _check(
 
 
 def _read(path: Path) -> Assignment:
-    from magicbyte.client.reassignment import parse_plan
+    from magicbyte.access.client.reassignment import parse_plan
 
     return parse_plan(read_regular(path))
 
@@ -183,8 +183,8 @@ class _Task:
         return 0
 
     async def execute(self, *, waits: bool) -> int:
-        from magicbyte.client.reassignment import throttle
-        from magicbyte.client.replicas import alter_reassignments
+        from magicbyte.access.client.reassignment import throttle
+        from magicbyte.access.client.replicas import alter_reassignments
 
         with explained("reassign partitions", TOO_OLD):
             async with client_of(self._bootstrap) as client:
@@ -211,8 +211,8 @@ class _Task:
                 return await self._follow(client, await self._target(client), waits=waits)
 
     async def cancel(self) -> int:
-        from magicbyte.client.reassignment import row_of
-        from magicbyte.client.replicas import alter_reassignments, list_reassignments
+        from magicbyte.access.client.reassignment import row_of
+        from magicbyte.access.client.replicas import alter_reassignments, list_reassignments
 
         with explained("cancel reassignments", TOO_OLD):
             async with client_of(self._bootstrap) as client:
@@ -234,8 +234,8 @@ class _Task:
 
     async def _moves(self, client: Client) -> list[Move]:
         """Return the moves of the given plan, or of a new one."""
-        from magicbyte.client.reassignment import assignment_of, check_brokers, moves_of
-        from magicbyte.replication.balance import balance
+        from magicbyte.access.client.reassignment import assignment_of, check_brokers, moves_of
+        from magicbyte.engine.replication.balance import balance
 
         if self._plan is not None:
             return await moves_of(client, self._plan)
@@ -246,8 +246,8 @@ class _Task:
 
     async def _target(self, client: Client) -> Assignment:
         """Return the target of the plan, or the ongoing moves of the topics."""
-        from magicbyte.client.reassignment import moves_of
-        from magicbyte.client.replicas import list_reassignments
+        from magicbyte.access.client.reassignment import moves_of
+        from magicbyte.access.client.replicas import list_reassignments
 
         if self._plan is not None:
             return {each.partition: each.target for each in await moves_of(client, self._plan)}
@@ -258,7 +258,7 @@ class _Task:
         }
 
     async def _follow(self, client: Client, target: Assignment, *, waits: bool = True, indent: int | None = 2) -> int:
-        from magicbyte.client.reassignment import follow, progress_of
+        from magicbyte.access.client.reassignment import follow, progress_of
 
         lines = _Lines()
         progress = await follow(client, target, lines.show) if waits else await progress_of(client, target)
@@ -283,7 +283,7 @@ class _Task:
         return _UNFINISHED if progress.moving or progress.differing else 0
 
     async def _unthrottle(self, client: Client, target: Iterable[TopicPartition]) -> None:
-        from magicbyte.client.reassignment import unthrottle
+        from magicbyte.access.client.reassignment import unthrottle
 
         if await unthrottle(client, {each.topic for each in target} | set(self._topics)):
             say("throttle removed", err=True)
@@ -291,14 +291,14 @@ class _Task:
 
 async def _check_age(client: Client) -> None:
     """Raise UnsupportedVersionError for old brokers, before anything is changed."""
-    from magicbyte.protocol import APIS
+    from magicbyte.engine.protocol import APIS
 
     connection = await client.any_connection()
     connection.versions.choose(APIS[_ALTER], None, connection.name)
 
 
 def _say_plan(assignment: Assignment, *, indent: int | None = 2) -> None:
-    from magicbyte.client.reassignment import dump_plan
+    from magicbyte.access.client.reassignment import dump_plan
 
     say_json(dump_plan(assignment), indent=indent)
 
@@ -311,8 +311,8 @@ async def _summary(client: Client, moves: list[Move], changed: list[Move]) -> st
     """Print how much a plan moves, with bytes if brokers report sizes."""
     if not changed:
         return f"nothing to move: {many(len(moves), 'partition')} as planned"
-    from magicbyte.client.reassignment import sizes_of
-    from magicbyte.protocol import APIS
+    from magicbyte.access.client.reassignment import sizes_of
+    from magicbyte.engine.protocol import APIS
 
     copies = sum(len(each.adding) for each in changed)
     summary = f"{len(changed)} of {many(len(moves), 'partition')} change, {many(copies, 'replica')} to copy"

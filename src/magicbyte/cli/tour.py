@@ -24,10 +24,10 @@ from magicbyte.cli.base import Command
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.tour_broker import serving
 from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, TourEndedError, TourStage
-from magicbyte.extras import obtain, present
+from magicbyte.engine.extras import obtain, present
 
 if TYPE_CHECKING:
-    from magicbyte.archive.inventory import PartitionInventory
+    from magicbyte.tools.archive.inventory import PartitionInventory
 
 BUNDLED = "logs"
 OLDEST = "logs/kafka-0.8.2.2"
@@ -138,7 +138,7 @@ def tour(paths: tuple[str, ...], everything: bool, keep: Path | None, unpack: Pa
     the tour shows those instead, and changes none. A name from the list below is a chapter; a folder of such a name is
     ./NAME. On a terminal the tour waits for Enter after each screen.
     """
-    from magicbyte.log.files.outputs import refuse_overlap, whole_folder
+    from magicbyte.engine.log.files.outputs import refuse_overlap, whole_folder
 
     asked = [each for each in paths if each in CHAPTERS]
     paths = tuple(each for each in paths if each not in CHAPTERS)
@@ -256,9 +256,9 @@ class Tour:
         self.stage.say("On logs of your own: magicbyte tour PATH.")
 
     def _look(self) -> None:
-        from magicbyte.archive.inventory import take_inventory
-        from magicbyte.log.files.directory import discover
-        from magicbyte.log.files.left_out import in_use
+        from magicbyte.engine.log.files.directory import discover
+        from magicbyte.engine.log.files.left_out import in_use
+        from magicbyte.tools.archive.inventory import take_inventory
 
         partitions = [each for each in in_use(discover(self.paths)) if each.segments]
         total = sum(each.size for each in partitions)
@@ -373,7 +373,7 @@ class Tour:
 
     def enriched(self) -> None:
         """Show the enriched format, which also has magic 1."""
-        from magicbyte.records.layout import Dialect
+        from magicbyte.engine.records.layout import Dialect
 
         chosen = next((each for each in self.found if each.dialect is Dialect.ENRICHED and not each.damage), None)
         if chosen is None:
@@ -515,14 +515,14 @@ class Tour:
 
     def _sound(self) -> list[PartitionInventory]:
         """Return the partitions of topics in Kafka's formats that have records and no damage."""
-        from magicbyte.records.layout import Dialect
+        from magicbyte.engine.records.layout import Dialect
 
         bad = {each.partition.topic for each in self.found if each.damage or each.dialect is not Dialect.KAFKA}
         return [each for each in self.found if each.partition.topic not in bad and _deep(each).records]
 
     def _readable_offset(self, chosen: PartitionInventory) -> int:
         """Return an offset from which on some records are short text, if there is one."""
-        from magicbyte.log.files.reader import SegmentReader, Selection
+        from magicbyte.engine.log.files.reader import SegmentReader, Selection
 
         records: list[Any] = []
         for columns in SegmentReader(chosen.partition).records(Selection(chosen.log_start_offset)):
@@ -535,8 +535,8 @@ class Tour:
 
     def _example(self, magic: int) -> Example | None:
         """Return the smallest uncompressed batch of a magic with readable key and value, or a similar one."""
-        from magicbyte.archive.batch_list import list_batches
-        from magicbyte.log.files.reader import SegmentReader
+        from magicbyte.engine.log.files.reader import SegmentReader
+        from magicbyte.tools.archive.batch_list import list_batches
 
         candidates: list[tuple[bool, int, Example]] = []
         for sound in self._sound():

@@ -13,11 +13,11 @@ from magicbyte.cli.brokers import bootstrap_option, connected
 from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
-from magicbyte.printable import time_text
+from magicbyte.engine.printable import time_text
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
-    from magicbyte.client.transaction_admin import HangingTransactions, PartitionTransaction
+    from magicbyte.access.client.transaction_admin import HangingTransactions, PartitionTransaction
 
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ def list_(bootstrap: str, states: tuple[str, ...], producer_ids: tuple[int, ...]
 
 
 async def _listed(bootstrap: str, states: tuple[str, ...], producer_ids: tuple[int, ...]) -> list[Json]:
-    from magicbyte.client.transaction_admin import list_transactions
+    from magicbyte.access.client.transaction_admin import list_transactions
 
     with explained("list transactions", EARLIEST):
         async with connected(bootstrap) as client:
@@ -79,7 +79,7 @@ def describe(bootstrap: str, names: tuple[str, ...], form: str) -> None:
 
 
 async def _described(bootstrap: str, names: tuple[str, ...]) -> list[Json]:
-    from magicbyte.client.transaction_admin import describe_transaction
+    from magicbyte.access.client.transaction_admin import describe_transaction
 
     with explained("describe transactions", EARLIEST):
         async with connected(bootstrap) as client:
@@ -135,7 +135,7 @@ def _row(each: PartitionTransaction) -> list[str]:
 
 
 async def _hanging(bootstrap: str, topics: tuple[str, ...], idle_ms: int) -> HangingTransactions:
-    from magicbyte.client.transaction_admin import find_hanging
+    from magicbyte.access.client.transaction_admin import find_hanging
 
     with explained("find hanging transactions", EARLIEST):
         async with connected(bootstrap) as client:
@@ -163,7 +163,7 @@ def abort(bootstrap: str, topic: str, partition: int, start_offset: int, yes: bo
 
 
 async def _abort(bootstrap: str, topic: str, partition: int, start_offset: int, *, yes: bool) -> None:
-    from magicbyte.client.transaction_admin import abort_transaction, hanging_at
+    from magicbyte.access.client.transaction_admin import abort_transaction, hanging_at
 
     async with connected(bootstrap) as client:
         await client.existing_topic(topic)

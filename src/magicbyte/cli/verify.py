@@ -14,9 +14,9 @@ from magicbyte.cli.render import many, size_text
 from magicbyte.public.sources import doubts
 
 if TYPE_CHECKING:
-    from magicbyte.archive.findings import Finding
-    from magicbyte.ports import TopicPartition
-    from magicbyte.records.layout import Dialect
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.records.layout import Dialect
+    from magicbyte.tools.archive.findings import Finding
 
 Json = dict[str, Any]
 
@@ -55,11 +55,11 @@ def verify(
 
     Exit status: 0 sound (with notes at most), 1 a fault was found, 2 wrong use.
     """
-    from magicbyte.archive.findings import Depth, Severity
-    from magicbyte.archive.verify import verify_all
-    from magicbyte.log.files.directory import survey
-    from magicbyte.log.files.left_out import in_use
-    from magicbyte.log.files.partitions import choose
+    from magicbyte.engine.log.files.directory import survey
+    from magicbyte.engine.log.files.left_out import in_use
+    from magicbyte.engine.log.files.partitions import choose
+    from magicbyte.tools.archive.findings import Depth, Severity
+    from magicbyte.tools.archive.verify import verify_all
 
     if quick and deep:
         raise click.UsageError("--quick and --deep exclude each other")
@@ -102,7 +102,7 @@ def verify(
 
 
 def _text(finding: Finding) -> list[str]:
-    from magicbyte.archive.findings import Severity
+    from magicbyte.tools.archive.findings import Severity
 
     line = f"{finding.severity.value}: {finding}"
     if finding.severity is not Severity.NOTE:

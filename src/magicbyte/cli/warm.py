@@ -16,12 +16,12 @@ def warm() -> None:
     Takes some seconds, once per machine and version: for set-up scripts, images and Spark workers. If the package
     includes machine code for this processor (wheels on Linux, x86-64 and arm64), nothing is compiled.
     """
-    from magicbyte import extras
-    from magicbyte.compiled import kernel, shipped
+    from magicbyte.engine import extras
+    from magicbyte.engine.compiled import kernel, shipped
 
     if shipped.library() is None:
         extras.require("fast", "machine code of the kernels")
-    for room in ("magicbyte.codecs", "magicbyte.records", "magicbyte.log"):
+    for room in ("magicbyte.engine.codecs", "magicbyte.engine.records", "magicbyte.engine.log"):
         for module in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
             if module.name.endswith("kernels") or ".kernels." in module.name:
                 importlib.import_module(module.name)

@@ -1,17 +1,17 @@
-"""The public client of a cluster: that of `magicbyte.client`, with a producer and a consumer of single records."""
+"""The public client of a cluster: that of `access/client`, with a producer and a consumer of single records."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from typing import Literal
 
-from magicbyte import client
-from magicbyte.client.consumer import consume
-from magicbyte.client.fetch import FetchOptions
-from magicbyte.client.producer import RecordProducer
-from magicbyte.codecs import Codec
+from magicbyte.access import client
+from magicbyte.access.client.consumer import consume
+from magicbyte.access.client.fetch import FetchOptions
+from magicbyte.access.client.producer import RecordProducer
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.records.columns import Record
 from magicbyte.public.logs import Isolation
-from magicbyte.records.columns import Record
 
 
 class Client(client.Client):
@@ -23,7 +23,7 @@ class Client(client.Client):
             async for record in client.consume("orders", stop_at_end=True):
                 print(record.offset, record.value)
 
-    The arguments are those of `magicbyte.client.Client`; the functions of that package take it, too.
+    The arguments are those of `magicbyte.access.client.Client`; the functions of that package take it, too.
     """
 
     def producer(

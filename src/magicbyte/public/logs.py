@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from magicbyte.compiled import kernel
-from magicbyte.log.files.partitions import choose
-from magicbyte.log.files.reader import EVERYTHING, Selection, stop_at_damage
-from magicbyte.log.files.reader import Isolation as IsolationLevel
-from magicbyte.log.files.units import parse_time, time_ms
+from magicbyte.engine.compiled import kernel
+from magicbyte.engine.log.files.partitions import choose
+from magicbyte.engine.log.files.reader import EVERYTHING, Selection, stop_at_damage
+from magicbyte.engine.log.files.reader import Isolation as IsolationLevel
+from magicbyte.engine.log.files.units import parse_time, time_ms
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.public.sources import (
     check_client_settings,
     default_threads,
@@ -27,15 +28,14 @@ from magicbyte.public.sources import (
     read_source,
     served,
 )
-from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from magicbyte.log.files.reader import DamageHandler
+    from magicbyte.engine.log.files.reader import DamageHandler
+    from magicbyte.engine.records.columns import Record, RecordColumns
+    from magicbyte.engine.records.layout import Dialect
     from magicbyte.public.sources import AnyPath, Source
-    from magicbyte.records.columns import Record, RecordColumns
-    from magicbyte.records.layout import Dialect
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 Time = str | int | datetime
@@ -124,7 +124,7 @@ class Log:
         `timestampMillis`, int64, with timestamps as stored. A timestamp that microseconds cannot hold (after the year
         294247) is null in the column `timestamp`: after the last record read, a warning has their number.
         """
-        from magicbyte.records.columns import arrow_schema
+        from magicbyte.engine.records.columns import arrow_schema
 
         schema = arrow_schema(headers=True, millis=timestamp_millis)
         import pyarrow as pa
@@ -133,7 +133,7 @@ class Log:
         return pa.RecordBatchReader.from_batches(schema, self._arrow(query, schema))
 
     def _arrow(self, query: _Query, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        from magicbyte.records.far_times import MILLIS_COLUMN, FarTimestamps
+        from magicbyte.engine.records.far_times import MILLIS_COLUMN, FarTimestamps
 
         far = FarTimestamps()
         try:
@@ -213,7 +213,7 @@ class Log:
         self, query: _Query, *, packed: bool
     ) -> Generator[tuple[str | None, int | None, RecordColumns], None, None]:
         """Yield the selected records, with topic and number of their partition."""
-        from magicbyte.log.files.directory import PartitionDirectory
+        from magicbyte.engine.log.files.directory import PartitionDirectory
 
         options = DecodeOptions(packed=packed, limit=self.max_batch_bytes)
         with contextlib.ExitStack() as stack:

@@ -11,28 +11,28 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files.directory import PartitionDirectory, survey
-from magicbyte.log.files.left_out import in_use
-from magicbyte.log.files.outputs import inputs_of, local_output, refuse_overlap
-from magicbyte.log.files.partitions import choose
-from magicbyte.log.files.reader import stop_at_damage
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files.directory import PartitionDirectory, survey
+from magicbyte.engine.log.files.left_out import in_use
+from magicbyte.engine.log.files.outputs import inputs_of, local_output, refuse_overlap
+from magicbyte.engine.log.files.partitions import choose
+from magicbyte.engine.log.files.reader import stop_at_damage
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.public.logs import checked_threads, warn, warn_of_dialect
 from magicbyte.public.sources import check_client_settings, is_topic, open_sources, outside_of_loops, served
-from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
 
 if TYPE_CHECKING:
-    from magicbyte.archive.convert import PartitionConversion
-    from magicbyte.archive.diff import DiffReport
-    from magicbyte.archive.findings import Finding
-    from magicbyte.archive.inventory import FetchedInventory, PartitionInventory
-    from magicbyte.archive.salvage import SalvagedPartition
-    from magicbyte.codecs import Codec
-    from magicbyte.log.files.reader import DamageHandler
-    from magicbyte.ports import TopicPartition
+    from magicbyte.engine.codecs import Codec
+    from magicbyte.engine.log.files.reader import DamageHandler
+    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.records.encode import Format
+    from magicbyte.engine.records.layout import Dialect
     from magicbyte.public.sources import AnyPath
-    from magicbyte.records.encode import Format
-    from magicbyte.records.layout import Dialect
+    from magicbyte.tools.archive.convert import PartitionConversion
+    from magicbyte.tools.archive.diff import DiffReport
+    from magicbyte.tools.archive.findings import Finding
+    from magicbyte.tools.archive.inventory import FetchedInventory, PartitionInventory
+    from magicbyte.tools.archive.salvage import SalvagedPartition
 
 Depth = Literal["quick", "usual", "deep"]
 Ignorable = Literal["timestamps", "headers", "control"]
@@ -56,7 +56,7 @@ def inventory(
 
     Raises the errors of `open_log`, and ValueError for an invalid argument.
     """
-    from magicbyte.archive.inventory import take_fetched_inventory, take_inventory
+    from magicbyte.tools.archive.inventory import take_fetched_inventory, take_inventory
 
     path, threads = os.fspath(path), checked_threads(threads)
     if deep and is_topic(path):
@@ -96,8 +96,8 @@ def verify(
 
     Raises LogDirectoryError, UnknownTopicError, OSError, and ValueError for an invalid argument.
     """
-    from magicbyte.archive.findings import Depth as DepthOfCheck
-    from magicbyte.archive.verify import verify_all
+    from magicbyte.tools.archive.findings import Depth as DepthOfCheck
+    from magicbyte.tools.archive.verify import verify_all
 
     depths = {each.value: each for each in DepthOfCheck}
     if depth not in depths:
@@ -136,7 +136,7 @@ def convert(
     raised. Warns of each folder that is left out, and of everything that the files at `path` prove to be missing, as
     the command does. Raises LogDirectoryError, UnknownTopicError, UnsupportedCompressionError, OSError, ValueError.
     """
-    from magicbyte.archive.convert import ConvertOptions, convert_partitions
+    from magicbyte.tools.archive.convert import ConvertOptions, convert_partitions
 
     partitions, folder = _input_and_output(path, out, topic, "convert")
     chosen = ConvertOptions(
@@ -161,7 +161,7 @@ def salvage(
     reports, and it warns as `convert` does. Nothing at `path` is changed. Raises LogDirectoryError, UnknownTopicError,
     OSError, ValueError.
     """
-    from magicbyte.archive.salvage import SalvageOptions, salvage_logs
+    from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
 
     partitions, folder = _input_and_output(path, out, topic, "salvage")
     chosen = SalvageOptions(kafka, dialect, max_batch_bytes, new_cluster)
@@ -191,7 +191,7 @@ def diff(
 
     Raises the errors of `open_log`, UnknownTopicError, CorruptRecordError, and ValueError for an invalid argument.
     """
-    from magicbyte.archive.diff import DiffOptions, Ignored, compare
+    from magicbyte.tools.archive.diff import DiffOptions, Ignored, compare
 
     names = {each.value: each for each in Ignored}
     if unknown := [each for each in ignore if each not in names]:
@@ -237,8 +237,8 @@ def _input_and_output(
     path: AnyPath, out: AnyPath, topic: str | None, what: str
 ) -> tuple[dict[TopicPartition, PartitionDirectory], Path]:
     """Return the partitions to read, and the output folder, which must not overlap; warn of gaps."""
-    from magicbyte.archive.convert import chosen_by_name
-    from magicbyte.log.files.gaps import gaps_of
+    from magicbyte.engine.log.files.gaps import gaps_of
+    from magicbyte.tools.archive.convert import chosen_by_name
 
     path, folder, topics = _on_disk(path, what), local_output(os.fspath(out), folder=True), _topics(topic)
     logs = survey([path], needs_partition=True)

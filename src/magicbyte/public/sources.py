@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from magicbyte.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError, UnsupportedVersionError
+from magicbyte.engine.errors import BrokerError, CorruptRecordError, ErrorCode, NetworkError, UnsupportedVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from magicbyte.client.fetched import FetchedPartition
-    from magicbyte.log.files.directory import DirectoryFiles, PartitionDirectory
-    from magicbyte.log.files.reader import DamageHandler, Selection
-    from magicbyte.ports import Many, TopicPartition
-    from magicbyte.records.columns import RecordColumns
-    from magicbyte.records.decode import DecodeOptions
-    from magicbyte.records.layout import Dialect
+    from magicbyte.access.client.fetched import FetchedPartition
+    from magicbyte.engine.log.files.directory import DirectoryFiles, PartitionDirectory
+    from magicbyte.engine.log.files.reader import DamageHandler, Selection
+    from magicbyte.engine.ports import Many, TopicPartition
+    from magicbyte.engine.records.columns import RecordColumns
+    from magicbyte.engine.records.decode import DecodeOptions
+    from magicbyte.engine.records.layout import Dialect
 
     Source = PartitionDirectory | FetchedPartition
     """A partition in a folder, or in a running cluster."""
@@ -86,11 +86,11 @@ def open_sources(
     sources: list[Source] = []
     with contextlib.ExitStack() as stack:
         if folders:
-            from magicbyte.log.files.directory import discover, survey
+            from magicbyte.engine.log.files.directory import discover, survey
 
             many: Many = map
             if any("://" in each for each in folders):
-                from magicbyte.workers import requests_at_once
+                from magicbyte.access.workers import requests_at_once
 
                 many = stack.enter_context(requests_at_once())
             if directories is None:
@@ -100,7 +100,7 @@ def open_sources(
                 sources += found.partitions
                 directories += found.directories
         for address in filter(is_topic, paths):
-            from magicbyte.client.fetched import open_topic
+            from magicbyte.access.client.fetched import open_topic
 
             stack.enter_context(explained(f"read {address}", "brokers from 0.11 on can do it"))
             sources += stack.enter_context(open_topic(address, dialect, settings))
@@ -109,8 +109,8 @@ def open_sources(
 
 def served(sources: Iterable[Source], topics: Collection[str] = ()) -> list[Source]:
     """Return `sources` without the folders that are not users' logs, as `in_use` does."""
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.left_out import why_left_out
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.left_out import why_left_out
 
     return [each for each in sources if not isinstance(each, PartitionDirectory) or why_left_out(each, topics) is None]
 
@@ -129,10 +129,10 @@ def read_source(
 
     `dialect`: of a folder, None for the stored one.
     """
-    from magicbyte.archive.blocks import read_records
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.partitions import log_start_offset
-    from magicbyte.log.files.reader import SegmentReader
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.partitions import log_start_offset
+    from magicbyte.engine.log.files.reader import SegmentReader
+    from magicbyte.tools.archive.blocks import read_records
 
     if isinstance(source, PartitionDirectory):
         try:
@@ -148,8 +148,8 @@ def read_source(
 
 def doubts(sources: Sequence[Source], dialect: Dialect | None) -> Iterator[str]:
     """Yield the reason for each folder among `sources` that seems to be in the other dialect."""
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.partitions import dialect_doubts
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.partitions import dialect_doubts
 
     for each in sources:
         if isinstance(each, PartitionDirectory):

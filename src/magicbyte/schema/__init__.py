@@ -6,7 +6,7 @@
     missing-key write "fields": [] where there are none
 
 docs/schema/grammar.md describes the language. At run time nothing imports this room: generated code needs only
-`magicbyte.protocol`.
+`magicbyte.engine.protocol`.
 """
 
 from magicbyte.schema.advise import Advice, advise

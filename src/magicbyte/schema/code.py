@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from magicbyte.printable import printable
+from magicbyte.engine.printable import printable
 
 WIDTH: Final = 120  # columns
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from magicbyte.errors import MagicbyteError
+from magicbyte.engine.errors import MagicbyteError
 
 
 class Rule(enum.StrEnum):

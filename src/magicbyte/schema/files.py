@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from magicbyte.log.files.filesystem import read_regular
+from magicbyte.engine.log.files.filesystem import read_regular
 from magicbyte.schema.check import check
 from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, UnknownMessageError
 from magicbyte.schema.objects import did_you_mean

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from magicbyte.log.files.outputs import put_whole
+from magicbyte.engine.log.files.outputs import put_whole
 
 GENERATED: Final = ('"""Generated from ', "<!-- Generated from ")
 """The first words of generated files: those that are no longer generated are stale, too."""

@@ -1,6 +1,6 @@
 """Generate Python from checked schemas: one readable module per API, of dataclasses that read and write themselves.
 
-`modules` returns them by file name. They import only `fields`, `message` and `rows` of `magicbyte.protocol`. The text
+`modules` returns them by file name. They import only `fields`, `message` and `rows` of `engine.protocol`. The text
 is deterministic, and formatted as `ruff format` would at 120 columns.
 
 How a struct becomes code: its versions are divided into *spans* in which nothing changes. Adjacent fields of numbers
@@ -45,7 +45,7 @@ def api_table(schemas: Mapping[str, MessageSchema]) -> str:
         "",
         "from typing import Final",
         "",
-        "from magicbyte.protocol.api import Api",
+        "from magicbyte.engine.protocol.api import Api",
         "",
         "APIS: Final = {",
     ]
@@ -136,7 +136,7 @@ class _Module:
         calls = []
         for module, offered in RUNTIME.items():
             if names := clauses(*offered):
-                start = f"from magicbyte.protocol.{module} import "
+                start = f"from magicbyte.engine.protocol.{module} import "
                 calls.append(Call(start + ", ".join(names), f"{start}(", names, ")"))
         return [*statements, "", *lines(calls, 0)]
 

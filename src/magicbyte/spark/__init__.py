@@ -11,8 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from magicbyte.errors import MagicbyteError
-from magicbyte.extras import require
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.extras import require
 from magicbyte.spark.workers import settle as settle
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from magicbyte.client.partitioning import partitions_of
-from magicbyte.clock import SystemClock
-from magicbyte.errors import MagicbyteError
-from magicbyte.log.files.names import check_topic_name
-from magicbyte.ports import TopicPartition
-from magicbyte.records.columns import BytesColumn, HeaderColumns, RecordColumns
-from magicbyte.records.far_times import MILLIS_COLUMN
+from magicbyte.access.client.partitioning import partitions_of
+from magicbyte.access.clock import SystemClock
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.log.files.names import check_topic_name
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.columns import BytesColumn, HeaderColumns, RecordColumns
+from magicbyte.engine.records.far_times import MILLIS_COLUMN
 from magicbyte.spark.options import OptionError
 
 if TYPE_CHECKING:

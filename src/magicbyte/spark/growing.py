@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from magicbyte.errors import CorruptRecordError, TruncatedLogError
-from magicbyte.log.files.checkpoints import HIGH_WATERMARK, LOG_START
-from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, log_directories
-from magicbyte.log.files.headers import Headers, read_headers
-from magicbyte.log.files.reader import MAX_OFFSET, Isolation, SegmentReader, Selection
-from magicbyte.ports import TopicPartition
-from magicbyte.records.decode import DecodeOptions
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.errors import CorruptRecordError, TruncatedLogError
+from magicbyte.engine.log.files.checkpoints import HIGH_WATERMARK, LOG_START
+from magicbyte.engine.log.files.directory import PartitionDirectory, SegmentFiles, log_directories
+from magicbyte.engine.log.files.headers import Headers, read_headers
+from magicbyte.engine.log.files.reader import MAX_OFFSET, Isolation, SegmentReader, Selection
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.decode import DecodeOptions
+from magicbyte.engine.records.layout import Dialect
 from magicbyte.spark.options import Bound, OptionError, SourceOptions
 from magicbyte.spark.plan import (
     NO_LIMITS,

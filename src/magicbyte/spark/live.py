@@ -9,16 +9,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Itera
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from magicbyte.client import Client
-from magicbyte.client.fetch import ClosedSets, FetchOptions, read_sets
-from magicbyte.client.offsets import EARLIEST, LATEST, ListedOffset, bounds, list_offset
-from magicbyte.errors import MagicbyteError, OffsetOutOfRangeError
-from magicbyte.log.files.chunk import Chunk
-from magicbyte.log.files.reader import Isolation, Selection
-from magicbyte.ports import TopicPartition
-from magicbyte.printable import logger
-from magicbyte.records.layout import Dialect
-from magicbyte.records.transactions import CommittedFilter
+from magicbyte.access.client import Client
+from magicbyte.access.client.fetch import ClosedSets, FetchOptions, read_sets
+from magicbyte.access.client.offsets import EARLIEST, LATEST, ListedOffset, bounds, list_offset
+from magicbyte.engine.errors import MagicbyteError, OffsetOutOfRangeError
+from magicbyte.engine.log.files.chunk import Chunk
+from magicbyte.engine.log.files.reader import Isolation, Selection
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.printable import logger
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.records.transactions import CommittedFilter
 from magicbyte.spark.options import Bound, OptionError, SourceOptions, credentials_of
 from magicbyte.spark.plan import (
     NO_LIMITS,
@@ -34,7 +34,7 @@ from magicbyte.spark.plan import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.headers import Headers
+    from magicbyte.engine.log.files.headers import Headers
 
 T = TypeVar("T")
 
@@ -246,8 +246,8 @@ def fetched_chunks(
 
 def fetched_headers(piece: TopicSlice, options: SourceOptions) -> Iterator[Headers]:
     """Yield the headers of the closed sets of a slice."""
-    from magicbyte.archive.inventory import SentPart
-    from magicbyte.log.files.headers import headers_of
+    from magicbyte.engine.log.files.headers import headers_of
+    from magicbyte.tools.archive.inventory import SentPart
 
     for chunk, _, _ in fetched_chunks(piece, options):
         yield headers_of(SentPart(piece.path, chunk.position, chunk.table.buffer), chunk)

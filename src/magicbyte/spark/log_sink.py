@@ -18,19 +18,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files.filesystem import LocalFile, sync_directory
-from magicbyte.log.files.names import FolderState, folder_name
-from magicbyte.log.files.reader import CHUNK_BYTES, read_chunks
-from magicbyte.ports import TopicPartition
-from magicbyte.records.header import extent_of
-from magicbyte.records.layout import OFFSET
-from magicbyte.records.scan import scan
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files.filesystem import LocalFile, sync_directory
+from magicbyte.engine.log.files.names import FolderState, folder_name
+from magicbyte.engine.log.files.reader import CHUNK_BYTES, read_chunks
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.header import extent_of
+from magicbyte.engine.records.layout import OFFSET
+from magicbyte.engine.records.scan import scan
 
 if TYPE_CHECKING:
-    from magicbyte.log.live.partition_log import PartitionLog
-    from magicbyte.mirror.log_target import LogTarget
-    from magicbyte.records.scan import BatchTable
+    from magicbyte.engine.log.live.partition_log import PartitionLog
+    from magicbyte.engine.records.scan import BatchTable
+    from magicbyte.tools.mirror.log_target import LogTarget
 
 Json = dict[str, Any]
 
@@ -119,7 +119,7 @@ class LogSink:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[LogTarget]:
         """Open the log directory and hold its lock. Raises LogDirectoryError if it is locked for LOCK_SECONDS."""
-        from magicbyte.mirror.log_target import LogTarget
+        from magicbyte.tools.mirror.log_target import LogTarget
 
         deadline = time.monotonic() + LOCK_SECONDS
         while True:

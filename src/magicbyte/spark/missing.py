@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from magicbyte.log.files.directory import FoundLogs, PartitionDirectory, log_directories
-from magicbyte.log.files.missing import Certainty, missing_in
-from magicbyte.printable import logger
+from magicbyte.engine.log.files.directory import FoundLogs, PartitionDirectory, log_directories
+from magicbyte.engine.log.files.missing import Certainty, missing_in
+from magicbyte.engine.printable import logger
 
 _log = logger("magicbyte.spark")
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from magicbyte.addresses import addresses
-from magicbyte.errors import MagicbyteError
-from magicbyte.log.files.filesystem import listed_paths, path_exists
-from magicbyte.log.files.reader import Isolation
-from magicbyte.ports import TopicPartition
-from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
-from magicbyte.records.layout import Dialect
-from magicbyte.security.settings import SETTINGS, ClientSecurity
+from magicbyte.access.security.settings import SETTINGS, ClientSecurity
+from magicbyte.engine.addresses import addresses
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.log.files.filesystem import listed_paths, path_exists
+from magicbyte.engine.log.files.reader import Isolation
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.engine.records.layout import Dialect
 
 EARLIEST, LATEST = -2, -1  # as in the JSON of Spark's Kafka source
 MODES = ("deep", "shallow")

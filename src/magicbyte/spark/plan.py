@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError, UnknownTopicError
-from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles, discover, parse_topic_partition
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.left_out import in_use
-from magicbyte.log.files.partitions import P, choose, log_start_offset
-from magicbyte.log.files.reader import MAX_OFFSET, Isolation, SegmentReader, Selection
-from magicbyte.ports import TopicPartition
-from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
-from magicbyte.records.layout import Dialect
-from magicbyte.records.transactions import AbortedRange
+from magicbyte.access.workers import requests_at_once
+from magicbyte.engine.errors import CorruptRecordError, MagicbyteError, TruncatedLogError, UnknownTopicError
+from magicbyte.engine.log.files.directory import PartitionDirectory, SegmentFiles, discover, parse_topic_partition
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.left_out import in_use
+from magicbyte.engine.log.files.partitions import P, choose, log_start_offset
+from magicbyte.engine.log.files.reader import MAX_OFFSET, Isolation, SegmentReader, Selection
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.records.transactions import AbortedRange
 from magicbyte.spark.missing import report_missing
 from magicbyte.spark.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
-from magicbyte.workers import requests_at_once
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from magicbyte.log.files.indexes import OffsetIndex
+    from magicbyte.engine.log.files.indexes import OffsetIndex
 
 LARGEST_SLICE = 256 << 20  # bytes per task; each task costs 25 ms of CPU, in which 100,000 small records become rows
 SMALLEST_SLICE = 8 << 20
@@ -309,7 +309,7 @@ def _entry_positions(
     target: int,
 ) -> Iterator[np.ndarray[Any, Any]]:
     """Yield positions of entries after `start`, from the offset index, and beyond its last entry by a shallow walk."""
-    from magicbyte.log.files.headers import read_headers
+    from magicbyte.engine.log.files.headers import read_headers
 
     at = start
     if index is not None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql.datasource import InputPartition
 
-from magicbyte.errors import CorruptRecordError, MagicbyteError, TruncatedLogError
-from magicbyte.log.files.chunk import Chunk
-from magicbyte.log.files.filesystem import file_system
-from magicbyte.log.files.reader import (
+from magicbyte.engine.errors import CorruptRecordError, MagicbyteError, TruncatedLogError
+from magicbyte.engine.log.files.chunk import Chunk
+from magicbyte.engine.log.files.filesystem import file_system
+from magicbyte.engine.log.files.reader import (
     Isolation,
     Selection,
     decode_chunk,
@@ -19,10 +19,10 @@ from magicbyte.log.files.reader import (
     select_records,
     select_rows,
 )
-from magicbyte.printable import logger
-from magicbyte.records.decode import DecodeOptions
-from magicbyte.records.far_times import MILLIS_COLUMN, FarTimestamps
-from magicbyte.records.transactions import CommittedFilter, table_facts
+from magicbyte.engine.printable import logger
+from magicbyte.engine.records.decode import DecodeOptions
+from magicbyte.engine.records.far_times import MILLIS_COLUMN, FarTimestamps
+from magicbyte.engine.records.transactions import CommittedFilter, table_facts
 from magicbyte.spark.options import SourceOptions
 from magicbyte.spark.plan import SegmentSlice, SparkTask, TopicSlice
 from magicbyte.spark.shallow import MAX_MILLIS_COLUMN, rows_within, shallow_batch
@@ -31,7 +31,7 @@ from magicbyte.spark.workers import expect_bytes, settle, so_far
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from magicbyte.log.files.headers import Headers
+    from magicbyte.engine.log.files.headers import Headers
 
 BATCH_BYTES = 3 << 18  # per Arrow batch: 1 to 10 MB, or about 10,000 rows, cross into the JVM fastest; this is
 BATCH_ROWS = 10_000  # the decoder's output size, so that large batches are not copied again
@@ -144,7 +144,7 @@ class _TaskReader:
 
             yield from fetched_headers(piece, self.options)
             return
-        from magicbyte.log.files.headers import read_headers
+        from magicbyte.engine.log.files.headers import read_headers
 
         files, path = file_system(piece.path)
         with files.open(path) as file:

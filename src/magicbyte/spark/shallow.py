@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.log.files.reader import MAX_OFFSET
-from magicbyte.records import layout
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.log.files.reader import MAX_OFFSET
+from magicbyte.engine.records import layout
+from magicbyte.engine.records.layout import Dialect
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from magicbyte.log.files.headers import Headers
-    from magicbyte.records.far_times import FarTimestamps
+    from magicbyte.engine.log.files.headers import Headers
+    from magicbyte.engine.records.far_times import FarTimestamps
 
 
 MAX_MILLIS_COLUMN = "maxTimestampMillis"

@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from magicbyte.records.columns import arrow_schema
+from magicbyte.engine.records.columns import arrow_schema
 from magicbyte.spark.options import NOT_OF_STREAMS, OptionError, SourceOptions, parse_options
 from magicbyte.spark.plan import NO_LIMITS, RecordLimits, chosen_partitions, plan
 from magicbyte.spark.reading import read_task, reads_headers_only
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from magicbyte.log.files.partitions import Named
+    from magicbyte.engine.log.files.partitions import Named
     from magicbyte.spark.stream import LogStream
     from magicbyte.spark.writing import LogStreamWriter, LogWriter
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from magicbyte.errors import MagicbyteError
-from magicbyte.ports import TopicPartition
-from magicbyte.printable import logger
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.printable import logger
 from magicbyte.spark.options import EARLIEST, LATEST, OptionError, SourceOptions
 from magicbyte.spark.plan import OffsetSpan, Ranges, SparkTask, lost
 from magicbyte.spark.reading import read_task

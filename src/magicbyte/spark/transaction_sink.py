@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.log.files.filesystem import LocalFile
-from magicbyte.log.files.reader import read_chunks
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.log.files.filesystem import LocalFile
+from magicbyte.engine.log.files.reader import read_chunks
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.spark.log_sink import WORK, Staged, check_staged, remove_staged
 from magicbyte.spark.options import credentials_of
 
 if TYPE_CHECKING:
-    from magicbyte.client import Client
-    from magicbyte.client.transactions import TransactionalProducer
-    from magicbyte.protocol.message import Records
-    from magicbyte.records.batch import RecordBatch
-    from magicbyte.records.encode import BatchHeader
+    from magicbyte.access.client import Client
+    from magicbyte.access.client.transactions import TransactionalProducer
+    from magicbyte.engine.protocol.message import Records
+    from magicbyte.engine.records.batch import RecordBatch
+    from magicbyte.engine.records.encode import BatchHeader
 
 _AT_ONCE: Final = 16
 """Partitions that are sent to in parallel, each with a chunk of a file in memory."""
@@ -62,7 +62,7 @@ class TransactionSink:
         """Return the number of partitions of a topic. Raises UnknownTopicError, NetworkError."""
 
         async def ask() -> int:
-            from magicbyte.client import Client
+            from magicbyte.access.client import Client
 
             async with Client(self.bootstrap, security=credentials_of(self.security)) as client:
                 return len((await client.existing_topic(topic)).partitions)
@@ -84,9 +84,9 @@ class TransactionSink:
 
     async def _commit(self, writer: str, batch: int | None, staged: Sequence[Staged]) -> bool:
         """Return whether this call committed the batch; False if it was committed before."""
-        from magicbyte.client import Client
-        from magicbyte.client.groups import Committed
-        from magicbyte.client.transactions import TransactionalProducer
+        from magicbyte.access.client import Client
+        from magicbyte.access.client.groups import Committed
+        from magicbyte.access.client.transactions import TransactionalProducer
 
         async with Client(self.bootstrap, security=credentials_of(self.security)) as client:
             producer = await TransactionalProducer.begin(client, self.transactional_id, timeout_ms=self.timeout_ms)
@@ -102,7 +102,7 @@ class TransactionSink:
 
 
 async def _is_committed(client: Client, group: str, batch: int) -> bool:
-    from magicbyte.client.groups import committed_offsets
+    from magicbyte.access.client.groups import committed_offsets
 
     found = await committed_offsets(client, group, None, stable=True)
     return any(each.offset > batch for each in found.values())
@@ -110,7 +110,7 @@ async def _is_committed(client: Client, group: str, batch: int) -> bool:
 
 async def _send(producer: TransactionalProducer, staged: Sequence[Staged]) -> None:
     """Send all files, those of a partition in order."""
-    from magicbyte.mirror.rounds import first_of
+    from magicbyte.tools.mirror.rounds import first_of
 
     files: dict[TopicPartition, list[Staged]] = {}
     for each in staged:
@@ -131,7 +131,7 @@ async def _send(producer: TransactionalProducer, staged: Sequence[Staged]) -> No
 
 
 async def _send_file(producer: TransactionalProducer, key: TopicPartition, path: str) -> None:
-    from magicbyte.records.batch import RecordBatch
+    from magicbyte.engine.records.batch import RecordBatch
 
     with LocalFile(path) as file:
         for chunk in read_chunks(file):
@@ -143,7 +143,7 @@ async def _send_file(producer: TransactionalProducer, key: TopicPartition, path:
 
 
 async def _send_batch(producer: TransactionalProducer, key: TopicPartition, batch: RecordBatch) -> None:
-    from magicbyte.mirror.rewrite import ProducerIdentity, closed_batch
+    from magicbyte.tools.mirror.rewrite import ProducerIdentity, closed_batch
 
     def make(header: BatchHeader) -> tuple[Records, int]:
         identity = ProducerIdentity(header.producer_id, header.producer_epoch, header.base_sequence)

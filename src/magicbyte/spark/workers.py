@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 
-from magicbyte.compiled import kernel
-from magicbyte.net.descriptors import raise_limit
+from magicbyte.access.net.descriptors import raise_limit
+from magicbyte.engine.compiled import kernel
 
 _so_far = 0
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from magicbyte.codecs import Codec
-from magicbyte.errors import LogDirectoryError, MagicbyteError
-from magicbyte.log.files.filesystem import file_system, local_path, read_whole
-from magicbyte.log.files.names import check_topic_name
-from magicbyte.ports import TopicPartition
-from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
-from magicbyte.records.encode import BatchHeader, Format, encode
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import LogDirectoryError, MagicbyteError
+from magicbyte.engine.log.files.filesystem import file_system, local_path, read_whole
+from magicbyte.engine.log.files.names import check_topic_name
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.engine.records.encode import BatchHeader, Format, encode
 from magicbyte.spark.columns import by_partition, check_columns, topics_of
 from magicbyte.spark.log_sink import LogSink, Staged, partitions_there, stage
 from magicbyte.spark.options import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from magicbyte.records.columns import BytesColumn, RecordColumns
+    from magicbyte.engine.records.columns import BytesColumn, RecordColumns
 
 _KNOWN: Final = (
     "path", "topic", "partitions", "kafka.compression.type", "kafka.bootstrap.servers", "jobId", "checkpointLocation",
@@ -208,8 +208,8 @@ def _lengths(column: BytesColumn) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 async def _send(rows: Iterator[pa.RecordBatch], options: WriteOptions) -> None:
     """Produce rows, each set acknowledged by all replicas. Raises UnknownTopicError, BrokerError, NetworkError."""
-    from magicbyte.client import Client
-    from magicbyte.client.produce import ProduceOptions, send
+    from magicbyte.access.client import Client
+    from magicbyte.access.client.produce import ProduceOptions, send
 
     assert options.bootstrap is not None
     produce, counts = ProduceOptions(codec=options.codec), dict[str, int]()

@@ -18,16 +18,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from magicbyte.broker.broker import Broker as Served
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.errors import ErrorCode, InvalidConfigError
-from magicbyte.extras import require
-from magicbyte.printable import logger
+from magicbyte.engine.errors import ErrorCode, InvalidConfigError
+from magicbyte.engine.extras import require
+from magicbyte.engine.printable import logger
+from magicbyte.server.broker.broker import Broker as Served
+from magicbyte.server.broker.config import BrokerConfig
 from magicbyte.testing.loop_thread import LoopThread, own_sockets
 
 if TYPE_CHECKING:
-    from magicbyte.net.server import Answer, Handler
-    from magicbyte.ports import Clock
+    from magicbyte.access.net.server import Answer, Handler
+    from magicbyte.engine.ports import Clock
     from magicbyte.public.sources import AnyPath
     from magicbyte.testing.faults import Fault, Faults
     from magicbyte.testing.security import Security

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from magicbyte.clock import SystemClock
+from magicbyte.access.clock import SystemClock
 
 HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _LIFETIME: Final = datetime.timedelta(days=2)

@@ -21,24 +21,24 @@ from secrets import token_urlsafe
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from magicbyte.broker.broker import Broker as Served
-from magicbyte.clock import SystemClock
-from magicbyte.errors import ErrorCode, NetworkError, NoNodeError, UnknownTopicError
-from magicbyte.extras import require
-from magicbyte.metadata import layout
-from magicbyte.net.network import SocketNetwork
-from magicbyte.net.stream import SocketStream
-from magicbyte.ports import TopicPartition
+from magicbyte.access.clock import SystemClock
+from magicbyte.access.net.network import SocketNetwork
+from magicbyte.access.net.stream import SocketStream
+from magicbyte.engine.errors import ErrorCode, NetworkError, NoNodeError, UnknownTopicError
+from magicbyte.engine.extras import require
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.server.broker.broker import Broker as Served
+from magicbyte.server.metadata import layout
 from magicbyte.testing.broker import Broker
 from magicbyte.testing.loop_thread import LoopThread
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 
 if TYPE_CHECKING:
-    from magicbyte.broker.config import BrokerConfig
-    from magicbyte.net.stream import Stream
-    from magicbyte.ports import Clock, MetadataStore, SessionListener
+    from magicbyte.access.net.stream import Stream
+    from magicbyte.engine.ports import Clock, MetadataStore, SessionListener
+    from magicbyte.engine.replication.state import PartitionState
     from magicbyte.public.sources import AnyPath
-    from magicbyte.replication.state import PartitionState
+    from magicbyte.server.broker.config import BrokerConfig
     from magicbyte.testing.security import Security
 
 T = TypeVar("T")
@@ -248,9 +248,9 @@ class Cluster:
         self.wait(lambda: self.leader(topic, partition) == to)
 
     async def _move_leader(self, partition: TopicPartition, to: int) -> None:
-        from magicbyte.client import Client
-        from magicbyte.client.replicas import alter_reassignments, elect_leaders
-        from magicbyte.replication.election import ElectionType
+        from magicbyte.access.client import Client
+        from magicbyte.access.client.replicas import alter_reassignments, elect_leaders
+        from magicbyte.engine.replication.election import ElectionType
 
         path = layout.topic_path(partition.topic)
         replicas = layout.TopicNode.load(path, self._node(path)).replicas[partition.partition]

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Self
 
-from magicbyte.ports import Buffer, FileEntry
+from magicbyte.engine.ports import Buffer, FileEntry
 
 if TYPE_CHECKING:
-    from magicbyte.ports import Clock
+    from magicbyte.engine.ports import Clock
 
 SECTOR = 512  # bytes that are written atomically
 

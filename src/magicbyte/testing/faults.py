@@ -13,21 +13,29 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
-from magicbyte.errors import ErrorCode, NetworkError
-from magicbyte.net.server import Answer, Handler, discard
-from magicbyte.net.stream import Buffer, SendableFile, Stream
-from magicbyte.protocol import APIS, NULL_UUID, Api, Message, read_request, read_response, write_response
-from magicbyte.protocol.framing import SIZE_BYTES, api_key_of
-from magicbyte.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from magicbyte.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from magicbyte.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from magicbyte.protocol.messages.offset_commit import (
+from magicbyte.access.net.server import Answer, Handler, discard
+from magicbyte.access.net.stream import Buffer, SendableFile, Stream
+from magicbyte.engine.errors import ErrorCode, NetworkError
+from magicbyte.engine.protocol import APIS, NULL_UUID, Api, Message, read_request, read_response, write_response
+from magicbyte.engine.protocol.framing import SIZE_BYTES, api_key_of
+from magicbyte.engine.protocol.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from magicbyte.engine.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from magicbyte.engine.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from magicbyte.protocol.messages.produce import (
+from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -37,7 +45,7 @@ from magicbyte.protocol.messages.produce import (
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from magicbyte.broker.broker import Broker
+    from magicbyte.server.broker.broker import Broker
 
 _BY_NAME: Final = {api.name.lower(): api for api in APIS.values()}
 _READS: Final = ("Metadata", "ListOffsets", "OffsetFetch", "FindCoordinator")

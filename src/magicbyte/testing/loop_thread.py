@@ -26,7 +26,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, Final, TypeAlias, TypeVar
 
-from magicbyte.printable import logger
+from magicbyte.engine.printable import logger
 
 log = logger(__name__)
 T = TypeVar("T")

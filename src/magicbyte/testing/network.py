@@ -20,9 +20,9 @@ from itertools import count
 from random import Random
 from typing import Final, NamedTuple
 
-from magicbyte.errors import NetworkError
-from magicbyte.net.network import Door, Listening
-from magicbyte.net.stream import Buffer, SendableFile, Stream
+from magicbyte.access.net.network import Door, Listening
+from magicbyte.access.net.stream import Buffer, SendableFile, Stream
+from magicbyte.engine.errors import NetworkError
 from magicbyte.testing.loop import VirtualLoop
 
 BUFFER_BYTES: Final = 256 << 10

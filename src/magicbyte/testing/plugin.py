@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from magicbyte.client.admin import NewTopic
+    from magicbyte.access.client.admin import NewTopic
     from magicbyte.testing.broker import Broker
     from magicbyte.testing.cluster import Cluster
 
@@ -135,7 +135,7 @@ def kafka_topic(kafka_broker: Broker, request: pytest.FixtureRequest) -> Iterato
 
     It has one partition, and the parameters of `@pytest.mark.kafka_topic(partitions=3, configs={...})`.
     """
-    from magicbyte.client.admin import NewTopic
+    from magicbyte.access.client.admin import NewTopic
 
     mark = request.node.get_closest_marker(MARK)
     topic = NewTopic(_name_for(request.node.name), **({} if mark is None else mark.kwargs))
@@ -150,17 +150,17 @@ def _name_for(test: str) -> str:
 
 
 async def _create(bootstrap: str, topic: NewTopic) -> None:
-    from magicbyte.client import Client
-    from magicbyte.client.admin import create_topic
+    from magicbyte.access.client import Client
+    from magicbyte.access.client.admin import create_topic
 
     async with Client(bootstrap, request_timeout_ms=_TIMEOUT_MS, retry_ms=0) as client:
         await create_topic(client, topic)
 
 
 async def _delete(bootstrap: str, name: str) -> None:
-    from magicbyte.client import Client
-    from magicbyte.client.admin import delete_topic
-    from magicbyte.errors import BrokerError, ErrorCode
+    from magicbyte.access.client import Client
+    from magicbyte.access.client.admin import delete_topic
+    from magicbyte.engine.errors import BrokerError, ErrorCode
 
     async with Client(bootstrap, request_timeout_ms=_TIMEOUT_MS, retry_ms=0) as client:
         try:

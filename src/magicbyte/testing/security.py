@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.broker.scram_users import change_of
-from magicbyte.security.sasl import PLAIN
-from magicbyte.security.scram import HASHES
-from magicbyte.security.server import Credential
-from magicbyte.security.settings import PROTOCOLS, ClientSecurity
+from magicbyte.access.security.sasl import PLAIN
+from magicbyte.access.security.scram import HASHES
+from magicbyte.access.security.server import Credential
+from magicbyte.access.security.settings import PROTOCOLS, ClientSecurity
+from magicbyte.server.broker.scram_users import change_of
 from magicbyte.testing.certificates import Authority
 
 if TYPE_CHECKING:
-    from magicbyte.ports import MetadataStore
+    from magicbyte.engine.ports import MetadataStore
 
 _MECHANISMS: Final = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 _WORD: Final = re.compile(r"[\w.@-]+")

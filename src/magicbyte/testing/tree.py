@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from magicbyte.errors import NetworkError, UnknownOutcomeError
-from magicbyte.metadata.memory import MemoryTree
-from magicbyte.metadata.tree import SESSION_TIMEOUT_MS, Session, Tree
-from magicbyte.ports import NodeEvent, SessionEvent
+from magicbyte.engine.errors import NetworkError, UnknownOutcomeError
+from magicbyte.engine.ports import NodeEvent, SessionEvent
+from magicbyte.server.metadata.memory import MemoryTree
+from magicbyte.server.metadata.tree import SESSION_TIMEOUT_MS, Session, Tree
 
 if TYPE_CHECKING:
-    from magicbyte.ports import Clock, NodeChange, SessionListener, Watch
+    from magicbyte.engine.ports import Clock, NodeChange, SessionListener, Watch
 
 
 class SimulatedTree(MemoryTree):

@@ -33,13 +33,13 @@ from collections.abc import Coroutine, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from magicbyte.broker.broker import Broker
-from magicbyte.broker.config import BrokerConfig
-from magicbyte.broker.dispatch import load_handlers
-from magicbyte.broker.versions import SERVED
-from magicbyte.client.client import Client
-from magicbyte.errors import NetworkError
-from magicbyte.printable import logger
+from magicbyte.access.client.client import Client
+from magicbyte.engine.errors import NetworkError
+from magicbyte.engine.printable import logger
+from magicbyte.server.broker.broker import Broker
+from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.broker.dispatch import load_handlers
+from magicbyte.server.broker.versions import SERVED
 from magicbyte.testing.disk import SimulatedDisk
 from magicbyte.testing.loop import START_NS, Process, VirtualClock, VirtualLoop, current_process
 from magicbyte.testing.network import SimulatedNetwork
@@ -47,7 +47,7 @@ from magicbyte.testing.threads import SimulatedThreads
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 
 if TYPE_CHECKING:
-    from magicbyte.ports import MetadataStore, SessionListener
+    from magicbyte.engine.ports import MetadataStore, SessionListener
 
 T = TypeVar("T")
 

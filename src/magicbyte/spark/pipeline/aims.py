@@ -6,14 +6,14 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from magicbyte.client import Client
-from magicbyte.errors import MirrorError
-from magicbyte.mirror.log_source import LogSource
-from magicbyte.mirror.offset_topic import make_offset_topic
-from magicbyte.mirror.plan import INTERNAL, Choice, Mode, TopicMirrorPlan, make_topic, plan
+from magicbyte.access.client import Client
+from magicbyte.engine.errors import MirrorError
 from magicbyte.spark.pipeline.config import PipelineTarget
 from magicbyte.spark.pipeline.topics import Aim, client_of_target
 from magicbyte.spark.pipeline.units import Unit
+from magicbyte.tools.mirror.log_source import LogSource
+from magicbyte.tools.mirror.offset_topic import make_offset_topic
+from magicbyte.tools.mirror.plan import INTERNAL, Choice, Mode, TopicMirrorPlan, make_topic, plan
 
 
 def aims(units: Sequence[Unit], target: PipelineTarget) -> Mapping[str, Aim]:

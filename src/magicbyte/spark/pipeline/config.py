@@ -13,14 +13,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from magicbyte.archive.convert import ConvertOptions
-from magicbyte.errors import InvalidConfigError, MagicbyteError
-from magicbyte.log.files.filesystem import local_path, read_regular
-from magicbyte.log.files.index_writer import MAX_RELATIVE, IndexRules
-from magicbyte.log.files.units import duration_ms, size_of
-from magicbyte.records.decode import DEFAULT_MAX_BATCH_BYTES
-from magicbyte.records.encode import Format
-from magicbyte.records.layout import Dialect
+from magicbyte.engine.errors import InvalidConfigError, MagicbyteError
+from magicbyte.engine.log.files.filesystem import local_path, read_regular
+from magicbyte.engine.log.files.index_writer import MAX_RELATIVE, IndexRules
+from magicbyte.engine.log.files.units import duration_ms, size_of
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.tools.archive.convert import ConvertOptions
 
 FORMATS = {"v0": Format.V0, "v1": Format.V1, "v2": Format.V2, "enriched": Format.ENRICHED}
 CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")
@@ -317,7 +317,7 @@ def _with_clients(
         if not has_cluster:
             setting = f"{side}.{next(iter(settings))}"
             raise PipelineError(f"{path}: {setting}: expected a [{table}] with a bootstrap, found no cluster")
-        from magicbyte.client.settings import client_arguments  # it loads the client
+        from magicbyte.access.client.settings import client_arguments  # it loads the client
 
         try:
             client_arguments(settings)
@@ -550,7 +550,7 @@ class _File:
 
 def convert_options(stage: Stage, *, dialect: Dialect | None = None, limit: int = 1 << 26) -> ConvertOptions:
     """Return the conversion options of a `convert` stage."""
-    from magicbyte.codecs import Codec
+    from magicbyte.engine.codecs import Codec
 
     given = stage.options
     return ConvertOptions(

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from magicbyte import __version__
-from magicbyte.clock import SystemClock
-from magicbyte.errors import LogDirectoryError, MagicbyteError
-from magicbyte.log.files.outputs import refuse_unwritable
-from magicbyte.log.files.partitions import meta_properties
-from magicbyte.records.layout import Dialect
+from magicbyte.access.clock import SystemClock
+from magicbyte.engine.errors import LogDirectoryError, MagicbyteError
+from magicbyte.engine.log.files.outputs import refuse_unwritable
+from magicbyte.engine.log.files.partitions import meta_properties
+from magicbyte.engine.records.layout import Dialect
 from magicbyte.spark import (
     SparkUnavailableError,
     check_installed,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.log.files.outputs import put_whole
-from magicbyte.log.files.store import ObjectStore
+from magicbyte.engine.log.files.outputs import put_whole
+from magicbyte.engine.log.files.store import ObjectStore
 from magicbyte.spark.pipeline.runner import stage_names
 from magicbyte.spark.pipeline.sink import NUMBERS, PAGE
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log.files.missing import NO_LOG, SEGMENT, CheckpointedOffsets, missing_of
+from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
+from magicbyte.engine.log.files.missing import NO_LOG, SEGMENT, CheckpointedOffsets, missing_of
 from magicbyte.spark.pipeline import turns
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.shuffle import GroupPart, Job, Marks, groups_of, marks_of, plan

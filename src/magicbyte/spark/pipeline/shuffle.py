@@ -18,8 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from magicbyte.archive.compact import CompactOptions, looked_at
-from magicbyte.archive.compact_groups import (
+from magicbyte.engine.compiled.kernel import expect, worth_compiling
+from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
+from magicbyte.engine.log.cleaning import offset_map_kernels as kernels
+from magicbyte.engine.log.cleaning.cleaned_transactions import Passage, SegmentTransactions
+from magicbyte.engine.log.cleaning.compaction import Compaction
+from magicbyte.engine.log.cleaning.offset_marks import OffsetMarks
+from magicbyte.engine.ports import Moment
+from magicbyte.engine.records.forms import form_for
+from magicbyte.tools.archive.compact import CompactOptions, looked_at
+from magicbyte.tools.archive.compact_groups import (
     SegmentGroup,
     WrittenGroup,
     overlapping,
@@ -27,23 +35,15 @@ from magicbyte.archive.compact_groups import (
     some_segments,
     write_group,
 )
-from magicbyte.compiled.kernel import expect, worth_compiling
-from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log.cleaning import offset_map_kernels as kernels
-from magicbyte.log.cleaning.cleaned_transactions import Passage, SegmentTransactions
-from magicbyte.log.cleaning.compaction import Compaction
-from magicbyte.log.cleaning.offset_marks import OffsetMarks
-from magicbyte.ports import Moment
-from magicbyte.records.forms import form_for
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from magicbyte.log.cleaning.compaction import CleanableOffsets
-    from magicbyte.log.files.directory import PartitionDirectory
-    from magicbyte.log.files.indexes import AbortedTransaction
-    from magicbyte.log.live.config import LogConfig
-    from magicbyte.records.columns import BytesColumn
+    from magicbyte.engine.log.cleaning.compaction import CleanableOffsets
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.indexes import AbortedTransaction
+    from magicbyte.engine.log.live.config import LogConfig
+    from magicbyte.engine.records.columns import BytesColumn
 
 Array = np.ndarray[Any, Any]
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from magicbyte.archive.writer import LogDirectoryWriter
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.filesystem import LocalFiles, replace_file, sync_directory
-from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.live.log_directory import LOCK
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.filesystem import LocalFiles, replace_file, sync_directory
+from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.engine.log.live.log_directory import LOCK
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.tools.archive.writer import LogDirectoryWriter
 
 Json = dict[str, Any]
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from magicbyte.archive.writer import write_checkpoints
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.filesystem import replace_file
-from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.files.manifest import manifest_name, newest
-from magicbyte.log.files.store import ObjectStore
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.filesystem import replace_file
+from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.engine.log.files.manifest import manifest_name, newest
+from magicbyte.engine.log.files.store import ObjectStore
 from magicbyte.spark.pipeline.sink import FORM, NUMBERS, PAGE, RUN, WORK, key_of
+from magicbyte.tools.archive.writer import write_checkpoints
 
 Json = dict[str, Any]
 

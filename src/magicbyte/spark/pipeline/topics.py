@@ -11,24 +11,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from magicbyte.client import Client, admin
-from magicbyte.client.fetch import FetchOptions, read_sets
-from magicbyte.client.offsets import bounds
-from magicbyte.client.settings import client_arguments
-from magicbyte.errors import UnknownTopicError, UnsupportedVersionError
-from magicbyte.log.files.directory import PartitionDirectory
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.names import FolderState
-from magicbyte.mirror.copier import Copied, PartitionCopier
-from magicbyte.mirror.log_source import LogSource
-from magicbyte.mirror.log_target import LogTarget
-from magicbyte.mirror.outbox import Outboxes
-from magicbyte.mirror.plan import INTERNAL, TopicMirrorPlan
-from magicbyte.mirror.rounds import first_of
-from magicbyte.mirror.route import Route
-from magicbyte.mirror.transactional import TransactionalCopier
-from magicbyte.records.layout import Dialect
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.fetch import FetchOptions, read_sets
+from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.settings import client_arguments
+from magicbyte.engine.errors import UnknownTopicError, UnsupportedVersionError
+from magicbyte.engine.log.files.directory import PartitionDirectory
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.names import FolderState
+from magicbyte.engine.records.layout import Dialect
 from magicbyte.spark.pipeline.config import PipelineSource, PipelineTarget, matches
+from magicbyte.tools.mirror.copier import Copied, PartitionCopier
+from magicbyte.tools.mirror.log_source import LogSource
+from magicbyte.tools.mirror.log_target import LogTarget
+from magicbyte.tools.mirror.outbox import Outboxes
+from magicbyte.tools.mirror.plan import INTERNAL, TopicMirrorPlan
+from magicbyte.tools.mirror.rounds import first_of
+from magicbyte.tools.mirror.route import Route
+from magicbyte.tools.mirror.transactional import TransactionalCopier
 
 Json = dict[str, Any]
 _CLEANUP = "cleanup.policy"

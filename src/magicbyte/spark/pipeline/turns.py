@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from magicbyte.errors import LogDirectoryError
-from magicbyte.log.files.filesystem import LocalFiles
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files.filesystem import LocalFiles
 from magicbyte.spark.pipeline.sink import put_once
 
 _LOCK = ".lock"

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from magicbyte import __version__
-from magicbyte.archive.compact import compacted_before
-from magicbyte.archive.convert import by_name
-from magicbyte.errors import LogDirectoryError, UnknownTopicError
-from magicbyte.log.files.checkpoints import LOG_START
-from magicbyte.log.files.directory import PartitionDirectory, discover, log_directories
-from magicbyte.log.files.filesystem import LocalFiles
-from magicbyte.log.files.left_out import in_use
-from magicbyte.log.files.outputs import inputs_of, refuse_overlap
-from magicbyte.log.files.partitions import log_start_offset
-from magicbyte.ports import TopicPartition
+from magicbyte.access.workers import requests_at_once
+from magicbyte.engine.errors import LogDirectoryError, UnknownTopicError
+from magicbyte.engine.log.files.checkpoints import LOG_START
+from magicbyte.engine.log.files.directory import PartitionDirectory, discover, log_directories
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.files.left_out import in_use
+from magicbyte.engine.log.files.outputs import inputs_of, refuse_overlap
+from magicbyte.engine.log.files.partitions import log_start_offset
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.spark.missing import report_missing
 from magicbyte.spark.pipeline.config import Pipeline, PipelineSource, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
-from magicbyte.workers import requests_at_once
+from magicbyte.tools.archive.compact import compacted_before
+from magicbyte.tools.archive.convert import by_name
 
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline.topics import Aim, Live

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.archive.rebuild import recognise
-from magicbyte.archive.writer import end_offset
-from magicbyte.errors import CorruptRecordError, MagicbyteError
-from magicbyte.log.files import checkpoints
-from magicbyte.log.files.directory import PartitionDirectory, discover, parse_file
-from magicbyte.log.files.filesystem import replace_file
-from magicbyte.log.files.index_writer import LATEST_RULES, IndexRules
-from magicbyte.log.files.partitions import log_start_offset
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.directory import PartitionDirectory, discover, parse_file
+from magicbyte.engine.log.files.filesystem import replace_file
+from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
+from magicbyte.engine.log.files.partitions import log_start_offset
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.spark.pipeline.config import STAGES, Stage
 from magicbyte.spark.pipeline.sink import FORM, files_of
 from magicbyte.spark.pipeline.units import Unit, has_changed
+from magicbyte.tools.archive.rebuild import recognise
+from magicbyte.tools.archive.writer import end_offset
 
 if TYPE_CHECKING:
-    from magicbyte.ports import FileEntry
+    from magicbyte.engine.ports import FileEntry
 
 Json = dict[str, Any]
 

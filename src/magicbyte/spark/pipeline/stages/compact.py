@@ -8,12 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from magicbyte.archive.compact import CompactOptions, compact_logs, mend
-from magicbyte.archive.compact_groups import WrittenGroup, join_groups
-from magicbyte.errors import MagicbyteError
-from magicbyte.log.cleaning.compaction import CompactionConfig, CompactionReport
-from magicbyte.log.files.directory import PartitionDirectory
-from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.log.cleaning.compaction import CompactionConfig, CompactionReport
+from magicbyte.engine.log.files.directory import PartitionDirectory
+from magicbyte.engine.log.files.index_writer import IndexRules
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.shuffle import GroupPart, Marks
 from magicbyte.spark.pipeline.sink import files_of
@@ -24,6 +22,8 @@ from magicbyte.spark.pipeline.work import (
     failed,
     raise_first,
 )
+from magicbyte.tools.archive.compact import CompactOptions, compact_logs, mend
+from magicbyte.tools.archive.compact_groups import WrittenGroup, join_groups
 
 
 def options_of(work: Work, stage: Stage) -> CompactOptions:

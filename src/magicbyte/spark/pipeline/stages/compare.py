@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from magicbyte.errors import MagicbyteError
-from magicbyte.log.files.directory import PartitionDirectory, discover
-from magicbyte.records.digest import NOTHING, Digest
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.log.files.directory import PartitionDirectory, discover
+from magicbyte.engine.records.digest import NOTHING, Digest
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
@@ -57,7 +57,7 @@ class Compared(NamedTuple):
 
 def do(to_compare: ComparePart) -> Compared:
     """Compare a part. Runs in a worker; errors are part of the result."""
-    from magicbyte.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
+    from magicbyte.tools.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
 
     begun, report = time.monotonic(), DiffReport()
     ignored = frozenset({Ignored.CONTROL} if to_compare.ignores_control else ())

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from magicbyte.errors import MagicbyteError
-from magicbyte.log.files.directory import PartitionDirectory
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.log.files.directory import PartitionDirectory
 from magicbyte.spark.pipeline.sink import remove
 from magicbyte.spark.pipeline.units import pieces
 from magicbyte.spark.pipeline.work import (

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.errors import MagicbyteError
-from magicbyte.log.files.partitions import log_start_offset
-from magicbyte.records.digest import NOTHING, Digest
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.log.files.partitions import log_start_offset
+from magicbyte.engine.records.digest import NOTHING, Digest
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
@@ -20,7 +20,7 @@ from magicbyte.spark.pipeline.work import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.directory import PartitionDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ def _part(work: Work, partition: PartitionDirectory) -> DigestPart:
 
 
 def _hashed(to_digest: DigestPart) -> Digest:
-    from magicbyte.log.files.reader import SegmentReader, Selection
-    from magicbyte.records.decode import DecodeOptions
-    from magicbyte.records.digest import hash_records
+    from magicbyte.engine.log.files.reader import SegmentReader, Selection
+    from magicbyte.engine.records.decode import DecodeOptions
+    from magicbyte.engine.records.digest import hash_records
 
     found = NOTHING
     options = DecodeOptions(control=True, limit=to_digest.limit)

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.errors import MagicbyteError
-from magicbyte.log.files.filesystem import sync_directory
-from magicbyte.log.files.outputs import whole_file
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.log.files.filesystem import sync_directory
+from magicbyte.engine.log.files.outputs import whole_file
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.sink import remove
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
@@ -24,7 +24,7 @@ from magicbyte.spark.pipeline.work import (
 )
 
 if TYPE_CHECKING:
-    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.directory import PartitionDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ def _part(work: Work, stage: Stage, partition: PartitionDirectory, folder: Path)
 
 def _written(to_write: TablePart, folder: Path) -> Tables:
     """Write the tables of some segments into a folder."""
-    from magicbyte.log.files.reader import SegmentReader, Selection
-    from magicbyte.records.columnar import ParquetWriter
-    from magicbyte.records.decode import DecodeOptions
+    from magicbyte.engine.log.files.reader import SegmentReader, Selection
+    from magicbyte.engine.records.columnar import ParquetWriter
+    from magicbyte.engine.records.decode import DecodeOptions
 
     begun, names, rows, size, far = time.monotonic(), [], 0, 0, 0
     options = DecodeOptions(packed=True, limit=to_write.limit)

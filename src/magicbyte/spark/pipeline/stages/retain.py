@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from magicbyte.log.files.index_writer import IndexRules
+from magicbyte.engine.log.files.index_writer import IndexRules
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.work import (
     Json,
@@ -12,7 +12,7 @@ from magicbyte.spark.pipeline.work import (
 
 def run(work: Work, stage: Stage) -> Json:
     """Delete segments beyond the limits of time, size and offset."""
-    from magicbyte.archive.retain import RetentionLimits, retain_logs
+    from magicbyte.tools.archive.retain import RetentionLimits, retain_logs
 
     given = stage.options
     limits = RetentionLimits(

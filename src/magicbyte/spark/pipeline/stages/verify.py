@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from magicbyte.errors import MagicbyteError
+from magicbyte.engine.errors import MagicbyteError
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import (
@@ -20,9 +20,9 @@ from magicbyte.spark.pipeline.work import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from magicbyte.archive.findings import Finding
-    from magicbyte.archive.verify_parts import CheckedSegments
-    from magicbyte.log.files.directory import PartitionDirectory
+    from magicbyte.engine.log.files.directory import PartitionDirectory
+    from magicbyte.tools.archive.findings import Finding
+    from magicbyte.tools.archive.verify_parts import CheckedSegments
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Verified(NamedTuple):
 
 def run(work: Work, stage: Stage) -> Json:
     """Check a partition. Return the findings."""
-    from magicbyte.archive.findings import Depth
-    from magicbyte.archive.verify import verify
+    from magicbyte.tools.archive.findings import Depth
+    from magicbyte.tools.archive.verify import verify
 
     return _said(verify([work.log], depth=Depth(stage.options["depth"]), limit=work.unit.limit))
 
@@ -65,8 +65,8 @@ def parts(work: Work, stage: Stage) -> list[VerifyPart]:
 
 def do(to_verify: VerifyPart) -> Verified:
     """Check a part. Runs in a worker; errors are part of the result."""
-    from magicbyte.archive.findings import Depth
-    from magicbyte.archive.verify_parts import check_segments
+    from magicbyte.tools.archive.findings import Depth
+    from magicbyte.tools.archive.verify_parts import check_segments
 
     begun = time.monotonic()
     try:
@@ -78,8 +78,8 @@ def do(to_verify: VerifyPart) -> Verified:
 
 def join(work: Work, stage: Stage, parts: list[Verified]) -> Json:
     """Return the findings of all parts and of the files beside them. Damage is checked again by one worker."""
-    from magicbyte.archive.findings import Depth
-    from magicbyte.archive.verify_parts import join_checks
+    from magicbyte.tools.archive.findings import Depth
+    from magicbyte.tools.archive.verify_parts import join_checks
 
     raise_first(part.error for part in parts)
     checked = [part.checked for part in parts if part.checked is not None]
@@ -89,7 +89,7 @@ def join(work: Work, stage: Stage, parts: list[Verified]) -> Json:
 
 
 def _said(findings: Iterable[Finding]) -> Json:
-    from magicbyte.archive.findings import Severity
+    from magicbyte.tools.archive.findings import Severity
 
     found = list(findings)
     damage = next((str(each) for each in found if each.severity is Severity.ERROR), None)

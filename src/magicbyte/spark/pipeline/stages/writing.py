@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from magicbyte.errors import MagicbyteError
-from magicbyte.log.files.directory import SNAPSHOT, TRANSACTION_INDEX
-from magicbyte.log.files.index_writer import IndexRules
-from magicbyte.ports import TopicPartition
+from magicbyte.engine.errors import MagicbyteError
+from magicbyte.engine.log.files.directory import SNAPSHOT, TRANSACTION_INDEX
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.spark.pipeline.config import Stage
 from magicbyte.spark.pipeline.sink import files_of, remove
 from magicbyte.spark.pipeline.units import LARGEST_PIECE, pieces
 from magicbyte.spark.pipeline.work import Json, TaskOutcome, Work, digest_of, failed, raise_first
 
 if TYPE_CHECKING:
-    from magicbyte.archive.parts import WrittenSegment
-    from magicbyte.log.files.directory import PartitionDirectory, SegmentFiles
+    from magicbyte.engine.log.files.directory import PartitionDirectory, SegmentFiles
+    from magicbyte.tools.archive.parts import WrittenSegment
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,96 @@
+"""The groups of a coordinator: look-up, status, and deletion.
+
+Functions that answer requests about offsets take this table, not the coordinator that calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.config import GroupConfig
+from magicbyte.engine.groups.deadlines import Deadlines
+from magicbyte.engine.groups.effects import AfterStore, StoreRecords
+from magicbyte.engine.groups.group import Group, GroupDeadline
+from magicbyte.engine.groups.partitioning import partition_for
+from magicbyte.engine.groups.records import GroupMetadataKey, OffsetCommitKey
+from magicbyte.engine.groups.terms import CoordinatorTerms
+from magicbyte.engine.groups.usage import Usage
+from magicbyte.engine.ports import TopicPartition
+
+
+class GroupTable:
+    """All groups of the partitions that this broker leads.
+
+    `token` returns a unique text for member ids. `has_partition` tells whether a topic has a partition: offsets of
+    others are refused.
+    """
+
+    def __init__(
+        self, config: GroupConfig, *, token: Callable[[], str], has_partition: Callable[[str, int], bool]
+    ) -> None:
+        self.config = config
+        self.groups: dict[str, Group] = {}
+        self.terms = CoordinatorTerms()
+        self.deadlines = Deadlines[GroupDeadline]()
+        self.closed = False
+        self.has_partition = has_partition
+        self.usage = Usage()
+        # by partition and producer: the groups with pending offsets
+        self.transacting: dict[tuple[int, int], set[str]] = {}
+        self._token = token
+
+    def group_of(self, group_id: str) -> Group:
+        """Return the group with this name, created if needed."""
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = self._new(group_id)
+        return group
+
+    def _new(self, group_id: str) -> Group:
+        partition = self.partition_of(group_id)
+        term = self.terms[partition].number
+        return Group(group_id, partition, term, self.config, self.deadlines, self._token, self.usage)
+
+    def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
+        """Return why this coordinator does not serve a group, or NONE.
+
+        A group with an empty id has no members, but may have offsets, which can be fetched and deleted.
+        """
+        if not group_id and not may_be_empty:
+            return ErrorCode.INVALID_GROUP_ID
+        if self.closed:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self.terms.refusal(self.partition_of(group_id))
+
+    def partition_of(self, group_id: str) -> int:
+        """Return the partition of `__consumer_offsets` that stores a group."""
+        return partition_for(group_id, self.config.offsets_partitions)
+
+    def forget(
+        self,
+        group: Group,
+        places: Iterable[TopicPartition],
+        then: AfterStore | None = None,
+        *,
+        always: bool = False,
+    ) -> list[StoreRecords]:
+        """Delete offsets of a group, and the group itself if it is idle then, or `always`.
+
+        Return the effect that stores this, with `then` as its continuation; nothing if there is nothing to store.
+        """
+        records = list[tuple[bytes, bytes | None]]()
+        for place in places:
+            group.offsets.pop(place, None)
+            group.pending_offsets.pop(place, None)
+            records.append((OffsetCommitKey(1, group.group_id, *place).to_bytes(), None))
+        if always or group.is_idle:
+            group.bury(ErrorCode.UNKNOWN_MEMBER_ID)  # no request waits, because it has no members
+            del self.groups[group.group_id]
+            if group.generation:  # otherwise it was never stored
+                records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
+        return [StoreRecords(group.partition, group.term, tuple(records), then)] if records else []
+
+    def is_transacting(self, group: Group, producer_id: int) -> None:
+        """Record that a group has offsets committed in a producer's transaction."""
+        self.transacting.setdefault((group.partition, producer_id), set()).add(group.group_id)

@@ -1,0 +1,119 @@
+"""Decide about a produced set: append it as it is, rebuild it, or refuse it. Pure: no clock, file or state.
+
+`prepare` is a leader's append, `prepare_unchanged` a follower's. docs/internals/append.md has the rules as tables.
+Sources: KIP-31, KIP-32, KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import AppendRefusedError, CorruptRecordError, ErrorCode
+from magicbyte.engine.log.append.record_set import RecordSet, record_set
+from magicbyte.engine.log.append.reencode import rebuild
+from magicbyte.engine.log.append.rules import AppendRules, Request
+from magicbyte.engine.log.append.sets import read_set, too_large
+from magicbyte.engine.log.append.stamp import can_stay, stamp
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.engine.records.decode import DecodeOptions, decode
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.entry import entries
+from magicbyte.engine.records.layout import Dialect, TimestampType
+
+NOTHING_STORED = -1
+_LAST_OFFSET = (1 << 63) - 1
+# globals, because access to an enum member takes three look-ups
+_APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
+_OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
+
+
+def prepare(
+    records: memoryview,
+    rules: AppendRules,
+    *,
+    next_offset: int,
+    now_ms: int,
+    leader_epoch: int,
+    request_version: int | None = None,
+    dialect: Dialect = Dialect.KAFKA,
+    is_ours: bool = False,
+    has_room: bool = True,
+) -> RecordSet:
+    """Return the set that a leader writes for the produced set `records`, whose first record gets `next_offset`.
+
+    `request_version` is that of the Produce request, or None for the broker's own records, which may contain control
+    batches. `dialect` is that of `records`. `is_ours`: `records` is in writable memory without another user: headers
+    are changed in place, not in copies. Producer sequences are checked by ProducerChecks, not here. `has_room`: whether
+    there is memory for a set that decompresses to the maximum of the rules.
+
+    Raises AppendRefusedError, with a code that this version of the request knows, without side effects. Raises
+    RoomNeeded without `has_room`, for a set that exceeds the scratch memory of threads.
+    """
+    request = Request(request_version)
+    produced = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
+    if not produced.parts:
+        return _nothing()
+    if can_stay(produced, rules):
+        stored = stamp(produced, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
+    else:
+        codec = produced.codec if rules.codec is None else rules.codec
+        if codec is Codec.ZSTD and rules.format is not Format.V2:
+            raise AppendRefusedError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs magic 2")
+        stored = rebuild(produced, codec, rules, request, next_offset, now_ms, leader_epoch)
+        stored.compressed = int(codec is not Codec.NONE)
+        _check_entries(stored, rules)
+    stored.size = size = sum(map(len, stored.pieces))
+    if size > rules.segment_bytes:
+        why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
+        raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
+    if rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED:
+        stored.log_append_time = now_ms
+    stored.decompressed = produced.decompressed
+    stored.is_brokers = not request.is_client
+    return stored
+
+
+def _check_entries(stored: RecordSet, rules: AppendRules) -> None:
+    """Check the size limit again, because rebuilt entries may have grown."""
+    for buffer in stored.pieces:
+        for _, entry in entries(buffer, rules.format.dialect):
+            if entry.size > rules.max_message_bytes:
+                raise too_large(f"size of an entry: expected <= {rules.max_message_bytes}, stored {entry.size}")
+
+
+def prepare_unchanged(
+    records: memoryview, rules: IndexRules, *, next_offset: int, dialect: Dialect = Dialect.KAFKA
+) -> RecordSet:
+    """Return the set of the whole entries of `records`, fetched from a leader: offsets, formats, codecs are unchanged.
+
+    Raises CorruptRecordError unless every checksum holds, and offsets ascend from `next_offset` or a later one: then
+    the follower must not continue. An incomplete entry at the end is left out. The set of no entries has no pieces.
+    """
+    walk = entries(records, dialect)
+    last = next_offset - 1
+    for position, entry in walk:
+        end = position + entry.size
+        try:
+            entry.verify()
+            begin = entry.offset if not isinstance(entry, RecordBatch) else entry.base_offset
+            stop = entry.last_offset if entry.last_offset is not None else _last_offset(records[position:end])
+        except CorruptRecordError as error:
+            raise error.locate(shift=position) from None
+        if begin <= last or not begin <= stop < _LAST_OFFSET:  # the next offset is a signed 64-bit number, too
+            expected, wrong = (f">= {last + 1}", begin) if begin <= last else (f"{begin} to {_LAST_OFFSET - 1}", stop)
+            gap = CorruptRecordError("offset of a fetched entry", expected=expected, found=wrong, position=position)
+            raise gap.locate(offsets=(begin, stop))
+        last = stop
+    return record_set(records[: walk.position], rules, dialect) if walk.position else _nothing()
+
+
+def _nothing() -> RecordSet:
+    return RecordSet([], 0, NOTHING_STORED, NOTHING_STORED)
+
+
+def _last_offset(wrapper: memoryview) -> int:
+    """Return the last offset of an enriched wrapper, which is known only after decompression."""
+    offsets: Any = [columns.offset for columns in decode(wrapper, _OFFSETS, dialect=Dialect.ENRICHED)]
+    return int(max(max(each) for each in offsets))

@@ -1,0 +1,18 @@
+"""Whole entries of a log file, as a walk finds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from magicbyte.engine.records.scan import BatchTable
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole entries of one file. `position` is the position of the table's buffer in the file, in bytes."""
+
+    path: str
+    position: int
+    table: BatchTable

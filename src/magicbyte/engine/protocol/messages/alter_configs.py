@@ -1,0 +1,261 @@
+"""Generated from AlterConfigsRequest.json and AlterConfigsResponse.json. Do not edit: the schema compiler makes it.
+
+AlterConfigsRequest: versions 0-2, flexible 2+.
+AlterConfigsResponse: versions 0-2, flexible 2+.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from magicbyte.engine.protocol.fields import (
+    new,
+    read_nullable_string,
+    read_string,
+    read_structs,
+    read_unknown_tags,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+)
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+
+_B = struct.Struct(">b")
+_H = struct.Struct(">h")
+_I = struct.Struct(">i")
+_T = struct.Struct(">?")
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterableConfig:
+    """All settings that it has from now on.
+
+    name: Name of the setting.
+    value: Its value as text; null is refused.
+    """
+
+    name: str = ""  # string, versions 0+
+    value: str | None = ""  # string, versions 0+, nullable
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[AlterableConfig], out: Writer, version: int) -> None:
+        flexible = version >= 2
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.name, flexible, "name")
+            write_nullable_string(buffer, self.value, flexible, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterableConfig], int]:
+        flexible = version >= 2
+        found: list[AlterableConfig] = []
+        for _ in range(count):
+            self = new(AlterableConfig)
+            self.name, at = read_string(data, at, flexible, "name")
+            self.value, at = read_nullable_string(data, at, flexible, "value")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterConfigsResource:
+    """Things to change.
+
+    resource_type: Type of resource: 2 a topic, 4 a broker.
+    resource_name: Name of the topic, or the broker's id in digits; empty stands for the default of all brokers.
+    configs: All settings that it has from now on.
+    """
+
+    resource_type: int = 0  # int8, versions 0+
+    resource_name: str = ""  # string, versions 0+
+    configs: list[AlterableConfig] = field(default_factory=list)  # []AlterableConfig, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[AlterConfigsResource], out: Writer, version: int) -> None:
+        flexible = version >= 2
+        buffer = out.buffer
+        for self in structs:
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            write_structs(out, self.configs, flexible, AlterableConfig._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AlterConfigsResource], int]:
+        flexible = version >= 2
+        found: list[AlterConfigsResource] = []
+        for _ in range(count):
+            self = new(AlterConfigsResource)
+            (self.resource_type,) = _B.unpack_from(data, at)
+            at += 1
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            self.configs, at = read_structs(data, at, flexible, 3, "configs", AlterableConfig._read_each, version)
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterConfigsRequest(Message):
+    """Replaces all dynamic settings of a resource by those given here; others return to their defaults.
+    IncrementalAlterConfigs is safer.
+
+    resources: Things to change.
+    validate_only: True only checks whether the change would be accepted.
+    """
+
+    API_KEY: ClassVar[int | None] = 33
+    VALID_VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+
+    resources: list[AlterConfigsResource] = field(default_factory=list)  # []AlterConfigsResource, versions 0+
+    validate_only: bool = False  # bool, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 2
+        buffer = out.buffer
+        write_structs(out, self.resources, flexible, AlterConfigsResource._write_each, version)
+        buffer += _T.pack(self.validate_only)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsRequest, int]:
+        self = new(AlterConfigsRequest)
+        flexible = version >= 2
+        self.resources, at = read_structs(data, at, flexible, 4, "resources", AlterConfigsResource._read_each, version)
+        (self.validate_only,) = _T.unpack_from(data, at)
+        at += 1
+        if version >= 2:
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        else:
+            self.unknown_tags = ()
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterConfigsResourceResponse:
+    """One result for each resource.
+
+    error_code: Error of this resource; 0 means changed. 40 says that a value is not valid.
+    error_message: Error message; null without an error, or if the broker sends none.
+    resource_type: Type of resource: 2 a topic, 4 a broker.
+    resource_name: Name of the topic, or the broker's id in digits.
+    """
+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = ""  # string, versions 0+, nullable
+    resource_type: int = 0  # int8, versions 0+
+    resource_name: str = ""  # string, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[AlterConfigsResourceResponse], out: Writer, version: int) -> None:
+        flexible = version >= 2
+        buffer = out.buffer
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, flexible, "error_message")
+            buffer += _B.pack(self.resource_type)
+            write_string(buffer, self.resource_name, flexible, "resource_name")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[AlterConfigsResourceResponse], int]:
+        flexible = version >= 2
+        found: list[AlterConfigsResourceResponse] = []
+        for _ in range(count):
+            self = new(AlterConfigsResourceResponse)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            (self.resource_type,) = _B.unpack_from(data, at)
+            at += 1
+            self.resource_name, at = read_string(data, at, flexible, "resource_name")
+            if version >= 2:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class AlterConfigsResponse(Message):
+    """Result of each change.
+
+    throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
+        held this response back for that long; from version 1 on it answers at once and the client does the waiting.
+    responses: One result for each resource.
+    """
+
+    API_KEY: ClassVar[int | None] = 33
+    VALID_VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+
+    throttle_time_ms: int = 0  # int32, versions 0+
+    # []AlterConfigsResourceResponse, versions 0+
+    responses: list[AlterConfigsResourceResponse] = field(default_factory=list)
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 2
+        buffer = out.buffer
+        buffer += _I.pack(self.throttle_time_ms)
+        write_structs(out, self.responses, flexible, AlterConfigsResourceResponse._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResponse, int]:
+        self = new(AlterConfigsResponse)
+        flexible = version >= 2
+        (self.throttle_time_ms,) = _I.unpack_from(data, at)
+        at += 4
+        self.responses, at = read_structs(
+            data,
+            at,
+            flexible,
+            6,
+            "responses",
+            AlterConfigsResourceResponse._read_each,
+            version,
+        )
+        if version >= 2:
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        else:
+            self.unknown_tags = ()
+        return self, at

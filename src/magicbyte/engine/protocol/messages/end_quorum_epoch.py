@@ -1,0 +1,581 @@
+"""Generated from EndQuorumEpochRequest.json and EndQuorumEpochResponse.json. Do not edit: the schema compiler makes it.
+
+EndQuorumEpochRequest: versions 0-1, flexible 1+.
+EndQuorumEpochResponse: versions 0-1, flexible 1+.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.engine.protocol.fields import (
+    NULL_UUID,
+    absent,
+    new,
+    read_nullable_string,
+    read_numbers,
+    read_string,
+    read_structs,
+    read_tags,
+    read_unknown_tags,
+    read_uuid,
+    unknown,
+    whole,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+from magicbyte.engine.protocol.rows import Rows, Shapes, read_rows
+
+_H = struct.Struct(">h")
+_I = struct.Struct(">i")
+_IHII = struct.Struct(">ihii")
+_III = struct.Struct(">iii")
+_ROWS_IHII_CLASSIC = Rows("ihii", flexible=False)
+_ROWS_IHII_COMPACT = Rows("ihii", flexible=True)
+_ROWS_III_I_CLASSIC = Rows("iii[i", flexible=False)
+_SHAPES_III_I_CLASSIC = Shapes("iii[i", flexible=False)
+_UH = struct.Struct(">H")
+
+
+@dataclass(slots=True, kw_only=True)
+class ReplicaInfo:
+    """Voters, the most suitable successor first.
+
+    candidate_id: Node id of the voter.
+    candidate_directory_id: Id of the directory in which it keeps the log.
+    """
+
+    candidate_id: int = 0  # int32, versions 1+
+    candidate_directory_id: UUID = NULL_UUID  # uuid, versions 1+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[ReplicaInfo], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            buffer += _I.pack(self.candidate_id)
+            write_uuid(buffer, self.candidate_directory_id)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaInfo], int]:
+        found: list[ReplicaInfo] = []
+        for _ in range(count):
+            self = new(ReplicaInfo)
+            (self.candidate_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.candidate_directory_id, at = read_uuid(data, at)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochRequestPartitionData:
+    """Quorums, by partition.
+
+    partition_index: Number of the partition within its topic, counted from 0.
+    leader_id: Node id of the leader that steps down.
+    leader_epoch: Epoch in which it was the leader.
+    preferred_successors: Node ids of the voters, the most suitable successor first.
+    preferred_candidates: Voters, the most suitable successor first.
+    """
+
+    partition_index: int = 0  # int32, versions 0+
+    leader_id: int = 0  # int32, versions 0+
+    leader_epoch: int = 0  # int32, versions 0+
+    preferred_successors: tuple[int, ...] = ()  # []int32, versions 0, ignorable
+    preferred_candidates: list[ReplicaInfo] = field(default_factory=list)  # []ReplicaInfo, versions 1+, ignorable
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[EndQuorumEpochRequestPartitionData], out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        lengths: tuple[int, ...]
+        for self in structs:
+            if version >= 1:
+                buffer += _III.pack(self.partition_index, self.leader_id, self.leader_epoch)
+            else:
+                lengths = (len(self.preferred_successors),)
+                buffer += _SHAPES_III_I_CLASSIC[lengths](
+                    self.partition_index,
+                    self.leader_id,
+                    self.leader_epoch,
+                    lengths[0],
+                    *self.preferred_successors,
+                )
+            if version >= 1:
+                write_structs(out, self.preferred_candidates, flexible, ReplicaInfo._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochRequestPartitionData], int]:
+        flexible = version >= 1
+        found: list[EndQuorumEpochRequestPartitionData] = []
+        for _ in range(count):
+            self = new(EndQuorumEpochRequestPartitionData)
+            if version >= 1:
+                self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
+                at += 12
+                self.preferred_successors = ()
+                self.preferred_candidates, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    21,
+                    "preferred_candidates",
+                    ReplicaInfo._read_each,
+                    version,
+                )
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
+                at += 12
+                self.preferred_successors, at = read_numbers(data, at, flexible, "i", "preferred_successors")
+                self.preferred_candidates = []
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+    @staticmethod
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochRequestPartitionData], int]:
+        found: list[EndQuorumEpochRequestPartitionData] = []
+        if version <= 0:
+            rows, at = _ROWS_III_I_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(EndQuorumEpochRequestPartitionData)
+                (self.partition_index, self.leader_id, self.leader_epoch), self.preferred_successors = row
+                self.preferred_candidates = []
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochRequestTopicData:
+    """Quorums, by topic; the cluster has one, __cluster_metadata.
+
+    topic_name: Name of the log, __cluster_metadata.
+    partitions: Quorums, by partition.
+    """
+
+    topic_name: str = ""  # string, versions 0+
+    partitions: list[EndQuorumEpochRequestPartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[EndQuorumEpochRequestTopicData], out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            write_structs(out, self.partitions, flexible, EndQuorumEpochRequestPartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochRequestTopicData], int]:
+        flexible = version >= 1
+        found: list[EndQuorumEpochRequestTopicData] = []
+        for _ in range(count):
+            self = new(EndQuorumEpochRequestTopicData)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            if version >= 1:
+                self.partitions, at = read_structs(
+                    data,
+                    at,
+                    flexible,
+                    14,
+                    "partitions",
+                    EndQuorumEpochRequestPartitionData._read_each,
+                    version,
+                )
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.partitions, at = read_rows(
+                    data,
+                    at,
+                    flexible,
+                    14,
+                    "partitions",
+                    EndQuorumEpochRequestPartitionData,
+                    version,
+                )
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class LeaderEndpoint:
+    """Addresses at which the voters reach the leader that steps down.
+
+    name: Name of the listener, such as CONTROLLER.
+    host: Host name or IP address.
+    port: TCP port that belongs to the host.
+    """
+
+    name: str = ""  # string, versions 1+
+    host: str = ""  # string, versions 1+
+    port: int = 0  # uint16, versions 1+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[LeaderEndpoint], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderEndpoint], int]:
+        found: list[LeaderEndpoint] = []
+        for _ in range(count):
+            self = new(LeaderEndpoint)
+            self.name, at = read_string(data, at, True, "name")
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochRequest(Message):
+    """Sent by a leader of a KRaft quorum that steps down, so that the others elect a new one at once.
+
+    cluster_id: Id of the cluster; null skips the check.
+    topics: Quorums, by topic; the cluster has one, __cluster_metadata.
+    leader_endpoints: Addresses at which the voters reach the leader that steps down.
+    """
+
+    API_KEY: ClassVar[int | None] = 54
+    VALID_VERSIONS: ClassVar[range] = range(2)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+
+    cluster_id: str | None = None  # string, versions 0+, nullable
+    topics: list[EndQuorumEpochRequestTopicData] = field(default_factory=list)  # []TopicData, versions 0+
+    leader_endpoints: list[LeaderEndpoint] = field(default_factory=list)  # []LeaderEndpoint, versions 1+, ignorable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        write_nullable_string(buffer, self.cluster_id, flexible, "cluster_id")
+        write_structs(out, self.topics, flexible, EndQuorumEpochRequestTopicData._write_each, version)
+        if version >= 1:
+            write_structs(out, self.leader_endpoints, flexible, LeaderEndpoint._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochRequest, int]:
+        self = new(EndQuorumEpochRequest)
+        flexible = version >= 1
+        self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
+        self.topics, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "topics",
+            EndQuorumEpochRequestTopicData._read_each,
+            version,
+        )
+        if version >= 1:
+            self.leader_endpoints, at = read_structs(
+                data,
+                at,
+                flexible,
+                5,
+                "leader_endpoints",
+                LeaderEndpoint._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        else:
+            self.leader_endpoints = []
+            self.unknown_tags = ()
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochResponsePartitionData:
+    """Results by partition.
+
+    partition_index: Number of the partition within its topic, counted from 0.
+    error_code: Error of this partition; 0 means none. 74 says that the voter knows a newer epoch.
+    leader_id: Node id of the leader that the voter knows; -1 if it knows none.
+    leader_epoch: Newest epoch that the voter knows.
+    """
+
+    partition_index: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    leader_id: int = 0  # int32, versions 0+
+    leader_epoch: int = 0  # int32, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[EndQuorumEpochResponsePartitionData], out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        for self in structs:
+            buffer += _IHII.pack(self.partition_index, self.error_code, self.leader_id, self.leader_epoch)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochResponsePartitionData], int]:
+        found: list[EndQuorumEpochResponsePartitionData] = []
+        for _ in range(count):
+            self = new(EndQuorumEpochResponsePartitionData)
+            self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
+            at += 14
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+    @staticmethod
+    def _read_many(
+        data: memoryview,
+        at: int,
+        most: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochResponsePartitionData], int]:
+        found: list[EndQuorumEpochResponsePartitionData] = []
+        if version >= 1:
+            rows, at = _ROWS_IHII_COMPACT.read(data, at, most)
+            for row in rows:
+                self = new(EndQuorumEpochResponsePartitionData)
+                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
+                self.unknown_tags = ()
+                found.append(self)
+        else:
+            rows, at = _ROWS_IHII_CLASSIC.read(data, at, most)
+            for row in rows:
+                self = new(EndQuorumEpochResponsePartitionData)
+                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
+                self.unknown_tags = ()
+                found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochResponseTopicData:
+    """Results by topic.
+
+    topic_name: Name of the log, __cluster_metadata.
+    partitions: Results by partition.
+    """
+
+    topic_name: str = ""  # string, versions 0+
+    partitions: list[EndQuorumEpochResponsePartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[EndQuorumEpochResponseTopicData], out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.topic_name, flexible, "topic_name")
+            write_structs(out, self.partitions, flexible, EndQuorumEpochResponsePartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags, flexible)
+            elif flexible:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[EndQuorumEpochResponseTopicData], int]:
+        flexible = version >= 1
+        found: list[EndQuorumEpochResponseTopicData] = []
+        for _ in range(count):
+            self = new(EndQuorumEpochResponseTopicData)
+            self.topic_name, at = read_string(data, at, flexible, "topic_name")
+            self.partitions, at = read_rows(
+                data,
+                at,
+                flexible,
+                14,
+                "partitions",
+                EndQuorumEpochResponsePartitionData,
+                version,
+            )
+            if version >= 1:
+                self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            else:
+                self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeEndpoint:
+    """Addresses of the leader named above.
+
+    node_id: Node id of the leader.
+    host: Host name or IP address.
+    port: TCP port that belongs to the host.
+    """
+
+    node_id: int = 0  # int32, versions 1+
+    host: str = ""  # string, versions 1+
+    port: int = 0  # uint16, versions 1+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[NodeEndpoint], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            buffer += _I.pack(self.node_id)
+            write_string(buffer, self.host, True, "host")
+            buffer += _UH.pack(self.port)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
+        found: list[NodeEndpoint] = []
+        for _ in range(count):
+            self = new(NodeEndpoint)
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+            self.host, at = read_string(data, at, True, "host")
+            (self.port,) = _UH.unpack_from(data, at)
+            at += 2
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class EndQuorumEpochResponse(Message):
+    """Whether the voter took notice.
+
+    error_code: Error of the whole request; 0 means none. 104 says that the cluster is another one.
+    topics: Results by topic.
+    node_endpoints: Addresses of the leader named above.
+    """
+
+    API_KEY: ClassVar[int | None] = 54
+    VALID_VERSIONS: ClassVar[range] = range(2)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+
+    error_code: int = 0  # int16, versions 0+
+    topics: list[EndQuorumEpochResponseTopicData] = field(default_factory=list)  # []TopicData, versions 0+
+    node_endpoints: list[NodeEndpoint] = field(default_factory=list)  # []NodeEndpoint, versions 1+, tag 0
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 1
+        buffer = out.buffer
+        if version < 1 and len(self.node_endpoints) > 0:
+            raise absent("node_endpoints")
+        buffer += _H.pack(self.error_code)
+        write_structs(out, self.topics, flexible, EndQuorumEpochResponseTopicData._write_each, version)
+        if version >= 1:
+            tags = self._tags(version)
+            if tags or self.unknown_tags:
+                write_tags(buffer, tags, self.unknown_tags)
+            else:
+                buffer.append(0)
+        elif self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible=False)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochResponse, int]:
+        self = new(EndQuorumEpochResponse)
+        flexible = version >= 1
+        (self.error_code,) = _H.unpack_from(data, at)
+        at += 2
+        self.topics, at = read_structs(
+            data,
+            at,
+            flexible,
+            3,
+            "topics",
+            EndQuorumEpochResponseTopicData._read_each,
+            version,
+        )
+        self.node_endpoints = []
+        if version >= 1:
+            if data[at]:
+                tags, at = read_tags(data, at)
+                if 0 in tags:
+                    part = tags.pop(0)
+                    self.node_endpoints = whole(
+                        part,
+                        read_structs(part, 0, flexible, 8, "node_endpoints", NodeEndpoint._read_each, version),
+                        "node_endpoints",
+                    )
+                self.unknown_tags = unknown(tags)
+            else:
+                self.unknown_tags, at = (), at + 1
+        else:
+            self.unknown_tags = ()
+        return self, at
+
+    def _tags(self, version: int) -> list[tuple[int, bytes]]:
+        flexible = version >= 1
+        found: list[tuple[int, bytes]] = []
+        if version >= 1 and len(self.node_endpoints) > 0:
+            part = Writer()
+            write_structs(part, self.node_endpoints, flexible, NodeEndpoint._write_each, version)
+            found.append((0, bytes(part)))
+        return found

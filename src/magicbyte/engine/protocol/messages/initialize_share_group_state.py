@@ -1,0 +1,254 @@
+"""Generated from InitializeShareGroupStateRequest.json and InitializeShareGroupStateResponse.json. Do not edit: the
+
+schema compiler makes it.
+InitializeShareGroupStateRequest: version 0, flexible 0+.
+InitializeShareGroupStateResponse: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.engine.protocol.fields import (
+    NULL_UUID,
+    new,
+    read_nullable_string,
+    read_string,
+    read_structs,
+    read_unknown_tags,
+    read_uuid,
+    write_nullable_string,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+from magicbyte.engine.protocol.rows import Rows, read_rows
+
+_IH = struct.Struct(">ih")
+_IIQ = struct.Struct(">iiq")
+_ROWS_IIQ_COMPACT = Rows("iiq", flexible=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionData:
+    """Partitions to begin with.
+
+    partition: Number of the partition within its topic, counted from 0.
+    state_epoch: Epoch of the state, higher with each new beginning.
+    start_offset: Offset from which on the group reads; -1 leaves it open until the partition is read.
+    """
+
+    partition: int = 0  # int32, versions 0+
+    state_epoch: int = 0  # int32, versions 0+
+    start_offset: int = 0  # int64, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionData], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            buffer += _IIQ.pack(self.partition, self.state_epoch, self.start_offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        for _ in range(count):
+            self = new(PartitionData)
+            self.partition, self.state_epoch, self.start_offset = _IIQ.unpack_from(data, at)
+            at += 16
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+    @staticmethod
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[PartitionData], int]:
+        found: list[PartitionData] = []
+        rows, at = _ROWS_IIQ_COMPACT.read(data, at, most)
+        for row in rows:
+            self = new(PartitionData)
+            self.partition, self.state_epoch, self.start_offset = row
+            self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class InitializeStateData:
+    """Partitions, by topic.
+
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
+    partitions: Partitions to begin with.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: list[PartitionData] = field(default_factory=list)  # []PartitionData, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[InitializeStateData], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionData._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[InitializeStateData], int]:
+        found: list[InitializeStateData] = []
+        for _ in range(count):
+            self = new(InitializeStateData)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_rows(data, at, True, 17, "partitions", PartitionData, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class InitializeShareGroupStateRequest(Message):
+    """Sent by a group coordinator to a share coordinator: begin to keep state for a share group's partitions.
+
+    group_id: Id of the share group.
+    topics: Partitions, by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 83
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    group_id: str = ""  # string, versions 0+
+    topics: list[InitializeStateData] = field(default_factory=list)  # []InitializeStateData, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, True, "group_id")
+        write_structs(out, self.topics, True, InitializeStateData._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[InitializeShareGroupStateRequest, int]:
+        self = new(InitializeShareGroupStateRequest)
+        self.group_id, at = read_string(data, at, True, "group_id")
+        self.topics, at = read_structs(data, at, True, 18, "topics", InitializeStateData._read_each, version)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionResult:
+    """Results by partition.
+
+    partition: Number of the partition within its topic, counted from 0.
+    error_code: Error that concerns this partition only, by its number in the protocol; 0 means none.
+    error_message: Error message; null without an error, or if the broker sends none.
+    """
+
+    partition: int = 0  # int32, versions 0+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = None  # string, versions 0+, nullable
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[PartitionResult], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            buffer += _IH.pack(self.partition, self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
+        found: list[PartitionResult] = []
+        for _ in range(count):
+            self = new(PartitionResult)
+            self.partition, self.error_code = _IH.unpack_from(data, at)
+            at += 6
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class InitializeStateResult:
+    """Results by topic.
+
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
+    partitions: Results by partition.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: list[PartitionResult] = field(default_factory=list)  # []PartitionResult, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[InitializeStateResult], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_structs(out, self.partitions, True, PartitionResult._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[InitializeStateResult], int]:
+        found: list[InitializeStateResult] = []
+        for _ in range(count):
+            self = new(InitializeStateResult)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_structs(data, at, True, 8, "partitions", PartitionResult._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class InitializeShareGroupStateResponse(Message):
+    """Which partitions' state is kept now.
+
+    results: Results by topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 83
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    results: list[InitializeStateResult] = field(default_factory=list)  # []InitializeStateResult, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.results, True, InitializeStateResult._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[InitializeShareGroupStateResponse, int]:
+        self = new(InitializeShareGroupStateResponse)
+        self.results, at = read_structs(data, at, True, 18, "results", InitializeStateResult._read_each, version)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at

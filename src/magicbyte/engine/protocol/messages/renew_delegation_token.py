@@ -1,0 +1,99 @@
+"""Generated from RenewDelegationTokenRequest.json and RenewDelegationTokenResponse.json. Do not edit: the schema
+
+compiler makes it.
+RenewDelegationTokenRequest: versions 0-2, flexible 2+; deprecated 0.
+RenewDelegationTokenResponse: versions 0-2, flexible 2+.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar
+
+from magicbyte.engine.protocol.fields import new, read_bytes, read_unknown_tags, write_bytes, write_tags
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+
+_HQI = struct.Struct(">hqi")
+_Q = struct.Struct(">q")
+
+
+@dataclass(slots=True, kw_only=True)
+class RenewDelegationTokenRequest(Message):
+    """Lets a token live longer.
+
+    hmac: Secret of the token.
+    renew_period_ms: Milliseconds from now until the token ends; -1 takes the broker's
+        delegation.token.expiry.time.ms.
+    """
+
+    API_KEY: ClassVar[int | None] = 39
+    VALID_VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+
+    hmac: bytes = b""  # bytes, versions 0+
+    renew_period_ms: int = 0  # int64, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 2
+        buffer = out.buffer
+        write_bytes(buffer, self.hmac, flexible, "hmac")
+        buffer += _Q.pack(self.renew_period_ms)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[RenewDelegationTokenRequest, int]:
+        self = new(RenewDelegationTokenRequest)
+        flexible = version >= 2
+        self.hmac, at = read_bytes(data, at, flexible, "hmac")
+        (self.renew_period_ms,) = _Q.unpack_from(data, at)
+        at += 8
+        if version >= 2:
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        else:
+            self.unknown_tags = ()
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class RenewDelegationTokenResponse(Message):
+    """When the token ends now.
+
+    error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
+    expiry_timestamp_ms: When the token ends, in milliseconds since 1970; never later than its maximum.
+    throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
+        held this response back for that long; from version 1 on it answers at once and the client does the waiting.
+    """
+
+    API_KEY: ClassVar[int | None] = 39
+    VALID_VERSIONS: ClassVar[range] = range(3)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+
+    error_code: int = 0  # int16, versions 0+
+    expiry_timestamp_ms: int = 0  # int64, versions 0+
+    throttle_time_ms: int = 0  # int32, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        flexible = version >= 2
+        buffer = out.buffer
+        buffer += _HQI.pack(self.error_code, self.expiry_timestamp_ms, self.throttle_time_ms)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags, flexible)
+        elif flexible:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[RenewDelegationTokenResponse, int]:
+        self = new(RenewDelegationTokenResponse)
+        self.error_code, self.expiry_timestamp_ms, self.throttle_time_ms = _HQI.unpack_from(data, at)
+        at += 14
+        if version >= 2:
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        else:
+            self.unknown_tags = ()
+        return self, at

@@ -1,0 +1,613 @@
+"""Generated from StreamsGroupDescribeRequest.json and StreamsGroupDescribeResponse.json. Do not edit: the schema
+
+compiler makes it.
+StreamsGroupDescribeRequest: version 0, flexible 0+.
+StreamsGroupDescribeResponse: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from magicbyte.engine.protocol.fields import (
+    new,
+    read_array,
+    read_nullable_string,
+    read_nullable_struct,
+    read_nullable_structs,
+    read_numbers,
+    read_string,
+    read_structs,
+    read_unknown_tags,
+    write_array,
+    write_nullable_string,
+    write_nullable_struct,
+    write_numbers,
+    write_string,
+    write_structs,
+    write_tags,
+)
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+
+_H = struct.Struct(">h")
+_I = struct.Struct(">i")
+_IH = struct.Struct(">ih")
+_II = struct.Struct(">ii")
+_IQ = struct.Struct(">iq")
+_T = struct.Struct(">?")
+_UH = struct.Struct(">H")
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupDescribeRequest(Message):
+    """Asks for the state and the members of groups of Kafka Streams applications (KIP-1071); sent to their coordinator.
+
+    group_ids: Groups to describe, by their group.id.
+    include_authorized_operations: Whether the response lists the operations that the caller may perform on each
+        group.
+    """
+
+    API_KEY: ClassVar[int | None] = 89
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    group_ids: list[str] = field(default_factory=list)  # []string, versions 0+
+    include_authorized_operations: bool = False  # bool, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_array(buffer, self.group_ids, True, write_string, True, "group_ids")
+        buffer += _T.pack(self.include_authorized_operations)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupDescribeRequest, int]:
+        self = new(StreamsGroupDescribeRequest)
+        self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
+        (self.include_authorized_operations,) = _T.unpack_from(data, at)
+        at += 1
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class KeyValue:
+    """A name with a value.
+
+    key: Name of the setting or tag.
+    value: Its value as text.
+    """
+
+    key: str = ""  # string, versions 0+
+    value: str = ""  # string, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[KeyValue], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.key, True, "key")
+            write_string(buffer, self.value, True, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
+        found: list[KeyValue] = []
+        for _ in range(count):
+            self = new(KeyValue)
+            self.key, at = read_string(data, at, True, "key")
+            self.value, at = read_string(data, at, True, "value")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicInfo:
+    """Requirements of an internal topic.
+
+    name: Name of the topic.
+    partitions: Number of its partitions; 0 if it follows from other topics.
+    replication_factor: Number of replicas of each partition; 0 for the broker's default.
+    topic_configs: Settings of the topic that differ from the broker's defaults.
+    """
+
+    name: str = ""  # string, versions 0+
+    partitions: int = 0  # int32, versions 0+
+    replication_factor: int = 0  # int16, versions 0+
+    topic_configs: list[KeyValue] = field(default_factory=list)  # []KeyValue, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[TopicInfo], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _IH.pack(self.partitions, self.replication_factor)
+            write_structs(out, self.topic_configs, True, KeyValue._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
+        found: list[TopicInfo] = []
+        for _ in range(count):
+            self = new(TopicInfo)
+            self.name, at = read_string(data, at, True, "name")
+            self.partitions, self.replication_factor = _IH.unpack_from(data, at)
+            at += 6
+            self.topic_configs, at = read_structs(data, at, True, 3, "topic_configs", KeyValue._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class Subtopology:
+    """Parts of the application that exchange data through topics only; null if the topology is not valid for the
+    present topics.
+
+    subtopology_id: Name of the part.
+    source_topics: Topics that it reads.
+    repartition_sink_topics: Internal topics that it writes for other parts to read.
+    state_changelog_topics: Internal topics that keep its state.
+    repartition_source_topics: Internal topics that it reads, written by other parts.
+    """
+
+    subtopology_id: str = ""  # string, versions 0+
+    source_topics: list[str] = field(default_factory=list)  # []string, versions 0+
+    repartition_sink_topics: list[str] = field(default_factory=list)  # []string, versions 0+
+    state_changelog_topics: list[TopicInfo] = field(default_factory=list)  # []TopicInfo, versions 0+
+    repartition_source_topics: list[TopicInfo] = field(default_factory=list)  # []TopicInfo, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[Subtopology], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
+            write_array(buffer, self.repartition_sink_topics, True, write_string, True, "repartition_sink_topics")
+            write_structs(out, self.state_changelog_topics, True, TopicInfo._write_each, version)
+            write_structs(out, self.repartition_source_topics, True, TopicInfo._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
+        found: list[Subtopology] = []
+        for _ in range(count):
+            self = new(Subtopology)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
+            self.repartition_sink_topics, at = read_array(
+                data,
+                at,
+                True,
+                1,
+                "repartition_sink_topics",
+                read_string,
+                True,
+                "repartition_sink_topics",
+            )
+            self.state_changelog_topics, at = read_structs(
+                data,
+                at,
+                True,
+                9,
+                "state_changelog_topics",
+                TopicInfo._read_each,
+                version,
+            )
+            self.repartition_source_topics, at = read_structs(
+                data,
+                at,
+                True,
+                9,
+                "repartition_source_topics",
+                TopicInfo._read_each,
+                version,
+            )
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class Topology:
+    """Topology of the application; null if no member has sent it yet.
+
+    epoch: Epoch of the topology, set by the application.
+    subtopologies: Parts of the application that exchange data through topics only; null if the topology is not valid
+        for the present topics.
+    """
+
+    epoch: int = 0  # int32, versions 0+
+    subtopologies: list[Subtopology] | None = None  # []Subtopology, versions 0+, nullable
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.epoch)
+        write_structs(out, self.subtopologies, True, Subtopology._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[Topology, int]:
+        self = new(Topology)
+        (self.epoch,) = _I.unpack_from(data, at)
+        at += 4
+        self.subtopologies, at = read_nullable_structs(
+            data,
+            at,
+            True,
+            6,
+            "subtopologies",
+            Subtopology._read_each,
+            version,
+        )
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class Endpoint:
+    """An address.
+
+    host: Host name or IP address.
+    port: TCP port that belongs to the host.
+    """
+
+    host: str = ""  # string, versions 0+
+    port: int = 0  # uint16, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.host, True, "host")
+        buffer += _UH.pack(self.port)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[Endpoint, int]:
+        self = new(Endpoint)
+        self.host, at = read_string(data, at, True, "host")
+        (self.port,) = _UH.unpack_from(data, at)
+        at += 2
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskOffset:
+    """A place in the state of one task.
+
+    subtopology_id: Part of the application.
+    partition: Number of the partition that the task works on.
+    offset: Sum of the offsets in its changelog topics.
+    """
+
+    subtopology_id: str = ""  # string, versions 0+
+    partition: int = 0  # int32, versions 0+
+    offset: int = 0  # int64, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[TaskOffset], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            buffer += _IQ.pack(self.partition, self.offset)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskOffset], int]:
+        found: list[TaskOffset] = []
+        for _ in range(count):
+            self = new(TaskOffset)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partition, self.offset = _IQ.unpack_from(data, at)
+            at += 12
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TaskIds:
+    """Tasks of one part of the application.
+
+    subtopology_id: Part of the application.
+    partitions: Numbers of the partitions that the tasks work on.
+    """
+
+    subtopology_id: str = ""  # string, versions 0+
+    partitions: tuple[int, ...] = ()  # []int32, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[TaskIds], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
+        found: list[TaskIds] = []
+        for _ in range(count):
+            self = new(TaskIds)
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class Assignment:
+    """A set of tasks.
+
+    active_tasks: Tasks that do the work.
+    standby_tasks: Tasks that keep a copy of the state, to take over.
+    warmup_tasks: Tasks that build up a copy of the state before they move to the member.
+    """
+
+    active_tasks: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    standby_tasks: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    warmup_tasks: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.active_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.standby_tasks, True, TaskIds._write_each, version)
+        write_structs(out, self.warmup_tasks, True, TaskIds._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
+        self = new(Assignment)
+        self.active_tasks, at = read_structs(data, at, True, 3, "active_tasks", TaskIds._read_each, version)
+        self.standby_tasks, at = read_structs(data, at, True, 3, "standby_tasks", TaskIds._read_each, version)
+        self.warmup_tasks, at = read_structs(data, at, True, 3, "warmup_tasks", TaskIds._read_each, version)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at
+
+    def _is_set(self) -> bool:
+        return (
+            len(self.active_tasks) > 0
+            or len(self.standby_tasks) > 0
+            or len(self.warmup_tasks) > 0
+            or len(self.unknown_tags) > 0
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """Members of the group.
+
+    member_id: Id of the member, the same for as long as it runs.
+    member_epoch: Group epoch that the member has reached.
+    instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
+    rack_id: Rack or zone of the member (client.rack); null if it has none.
+    client_id: The member's client.id.
+    client_host: Address from which the member is connected, with a slash in front.
+    topology_epoch: Epoch of the topology that the member runs.
+    process_id: Process that the member runs in; members in one process share their state's disk.
+    user_endpoint: Address at which the application answers queries about its state; null if it does not.
+    client_tags: Tags that show where the member runs, for spreading standby tasks.
+    task_offsets: Offsets up to which the member has restored the state of its tasks.
+    task_end_offsets: End offsets of the state of its tasks, as known to the member.
+    assignment: Tasks that the member has now.
+    target_assignment: Tasks that the member is going to have.
+    is_classic: True if the member still speaks the classic protocol.
+    """
+
+    member_id: str = ""  # string, versions 0+
+    member_epoch: int = 0  # int32, versions 0+
+    instance_id: str | None = None  # string, versions 0+, nullable
+    rack_id: str | None = None  # string, versions 0+, nullable
+    client_id: str = ""  # string, versions 0+
+    client_host: str = ""  # string, versions 0+
+    topology_epoch: int = 0  # int32, versions 0+
+    process_id: str = ""  # string, versions 0+
+    user_endpoint: Endpoint | None = None  # Endpoint, versions 0+, nullable
+    client_tags: list[KeyValue] = field(default_factory=list)  # []KeyValue, versions 0+
+    task_offsets: list[TaskOffset] = field(default_factory=list)  # []TaskOffset, versions 0+
+    task_end_offsets: list[TaskOffset] = field(default_factory=list)  # []TaskOffset, versions 0+
+    assignment: Assignment = field(default_factory=Assignment)  # Assignment, versions 0+
+    target_assignment: Assignment = field(default_factory=Assignment)  # Assignment, versions 0+
+    is_classic: bool = False  # bool, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[Member], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.member_id, True, "member_id")
+            buffer += _I.pack(self.member_epoch)
+            write_nullable_string(buffer, self.instance_id, True, "instance_id")
+            write_nullable_string(buffer, self.rack_id, True, "rack_id")
+            write_string(buffer, self.client_id, True, "client_id")
+            write_string(buffer, self.client_host, True, "client_host")
+            buffer += _I.pack(self.topology_epoch)
+            write_string(buffer, self.process_id, True, "process_id")
+            write_nullable_struct(out, self.user_endpoint, version)
+            write_structs(out, self.client_tags, True, KeyValue._write_each, version)
+            write_structs(out, self.task_offsets, True, TaskOffset._write_each, version)
+            write_structs(out, self.task_end_offsets, True, TaskOffset._write_each, version)
+            self.assignment._write(out, version)
+            self.target_assignment._write(out, version)
+            buffer += _T.pack(self.is_classic)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Member], int]:
+        found: list[Member] = []
+        for _ in range(count):
+            self = new(Member)
+            self.member_id, at = read_string(data, at, True, "member_id")
+            (self.member_epoch,) = _I.unpack_from(data, at)
+            at += 4
+            self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
+            self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
+            self.client_id, at = read_string(data, at, True, "client_id")
+            self.client_host, at = read_string(data, at, True, "client_host")
+            (self.topology_epoch,) = _I.unpack_from(data, at)
+            at += 4
+            self.process_id, at = read_string(data, at, True, "process_id")
+            self.user_endpoint, at = read_nullable_struct(data, at, version, "user_endpoint", Endpoint._read)
+            self.client_tags, at = read_structs(data, at, True, 3, "client_tags", KeyValue._read_each, version)
+            self.task_offsets, at = read_structs(data, at, True, 14, "task_offsets", TaskOffset._read_each, version)
+            self.task_end_offsets, at = read_structs(
+                data,
+                at,
+                True,
+                14,
+                "task_end_offsets",
+                TaskOffset._read_each,
+                version,
+            )
+            self.assignment, at = Assignment._read(data, at, version)
+            self.target_assignment, at = Assignment._read(data, at, version)
+            (self.is_classic,) = _T.unpack_from(data, at)
+            at += 1
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class DescribedGroup:
+    """One entry per group.
+
+    error_code: Error of this group; 0 means none. 69 says that there is no such group, or that it is none of this
+        kind.
+    error_message: Error message; null without an error, or if the broker sends none.
+    group_id: Group by its id, the application.id of Kafka Streams.
+    group_state: Empty, NotReady, Assigning, Reconciling, Stable or Dead; empty text with an error.
+    group_epoch: Grows whenever members or the topology change.
+    assignment_epoch: Group epoch for which the target assignment was computed.
+    topology: Topology of the application; null if no member has sent it yet.
+    members: Members of the group.
+    authorized_operations: Operations that the caller may perform on the group: bit n stands for ACL operation number
+        n. -2147483648 if not requested.
+    """
+
+    error_code: int = 0  # int16, versions 0+
+    error_message: str | None = None  # string, versions 0+, nullable
+    group_id: str = ""  # string, versions 0+
+    group_state: str = ""  # string, versions 0+
+    group_epoch: int = 0  # int32, versions 0+
+    assignment_epoch: int = 0  # int32, versions 0+
+    topology: Topology | None = None  # Topology, versions 0+, nullable
+    members: list[Member] = field(default_factory=list)  # []Member, versions 0+
+    authorized_operations: int = -2147483648  # int32, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[DescribedGroup], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            buffer += _H.pack(self.error_code)
+            write_nullable_string(buffer, self.error_message, True, "error_message")
+            write_string(buffer, self.group_id, True, "group_id")
+            write_string(buffer, self.group_state, True, "group_state")
+            buffer += _II.pack(self.group_epoch, self.assignment_epoch)
+            write_nullable_struct(out, self.topology, version)
+            write_structs(out, self.members, True, Member._write_each, version)
+            buffer += _I.pack(self.authorized_operations)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
+        found: list[DescribedGroup] = []
+        for _ in range(count):
+            self = new(DescribedGroup)
+            (self.error_code,) = _H.unpack_from(data, at)
+            at += 2
+            self.error_message, at = read_nullable_string(data, at, True, "error_message")
+            self.group_id, at = read_string(data, at, True, "group_id")
+            self.group_state, at = read_string(data, at, True, "group_state")
+            self.group_epoch, self.assignment_epoch = _II.unpack_from(data, at)
+            at += 8
+            self.topology, at = read_nullable_struct(data, at, version, "topology", Topology._read)
+            self.members, at = read_structs(data, at, True, 28, "members", Member._read_each, version)
+            (self.authorized_operations,) = _I.unpack_from(data, at)
+            at += 4
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupDescribeResponse(Message):
+    """State, topology, members and tasks of each group.
+
+    throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
+        0 means it is within it.
+    groups: One entry per group.
+    """
+
+    API_KEY: ClassVar[int | None] = 89
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    throttle_time_ms: int = 0  # int32, versions 0+
+    groups: list[DescribedGroup] = field(default_factory=list)  # []DescribedGroup, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _I.pack(self.throttle_time_ms)
+        write_structs(out, self.groups, True, DescribedGroup._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupDescribeResponse, int]:
+        self = new(StreamsGroupDescribeResponse)
+        (self.throttle_time_ms,) = _I.unpack_from(data, at)
+        at += 4
+        self.groups, at = read_structs(data, at, True, 20, "groups", DescribedGroup._read_each, version)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at

@@ -1,0 +1,128 @@
+"""Generated from ShareGroupTargetAssignmentMemberKey.json and ShareGroupTargetAssignmentMemberValue.json. Do not edit:
+
+the schema compiler makes it.
+ShareGroupTargetAssignmentMemberKey: version 13.
+ShareGroupTargetAssignmentMemberValue: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.engine.protocol.fields import (
+    NULL_UUID,
+    new,
+    read_numbers,
+    read_string,
+    read_structs,
+    read_unknown_tags,
+    read_uuid,
+    write_numbers,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupTargetAssignmentMemberKey(Message):
+    """Key in __consumer_offsets of a member's share of a share group's assignment. It follows the int16 13, its type.
+
+    group_id: Share group by its group.id, as its consumers are configured.
+    member_id: Id of the member, the same for as long as it runs.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(13, 14)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    group_id: str = ""  # string, versions 13
+    member_id: str = ""  # string, versions 13
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, False, "group_id")
+        write_string(buffer, self.member_id, False, "member_id")
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupTargetAssignmentMemberKey, int]:
+        self = new(ShareGroupTargetAssignmentMemberKey)
+        self.group_id, at = read_string(data, at, False, "group_id")
+        self.member_id, at = read_string(data, at, False, "member_id")
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class TopicPartition:
+    """The partitions, by topic.
+
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
+    partitions: Numbers of the partitions.
+    """
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    partitions: tuple[int, ...] = ()  # []int32, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[TopicPartition], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_uuid(buffer, self.topic_id)
+            write_numbers(buffer, self.partitions, True, "i")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
+        found: list[TopicPartition] = []
+        for _ in range(count):
+            self = new(TopicPartition)
+            self.topic_id, at = read_uuid(data, at)
+            self.partitions, at = read_numbers(data, at, True, "i", "partitions")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareGroupTargetAssignmentMemberValue(Message):
+    """Value in __consumer_offsets: which partitions a member of a share group is going to read; null if it has left.
+
+    topic_partitions: The partitions, by topic.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    topic_partitions: list[TopicPartition] = field(default_factory=list)  # []TopicPartition, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.topic_partitions, True, TopicPartition._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupTargetAssignmentMemberValue, int]:
+        self = new(ShareGroupTargetAssignmentMemberValue)
+        self.topic_partitions, at = read_structs(
+            data,
+            at,
+            True,
+            18,
+            "topic_partitions",
+            TopicPartition._read_each,
+            version,
+        )
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at

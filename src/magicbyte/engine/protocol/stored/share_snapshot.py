@@ -1,0 +1,183 @@
+"""Generated from ShareSnapshotKey.json and ShareSnapshotValue.json. Do not edit: the schema compiler makes it.
+
+ShareSnapshotKey: version 0.
+ShareSnapshotValue: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.engine.protocol.fields import (
+    NULL_UUID,
+    new,
+    read_string,
+    read_tags,
+    read_unknown_tags,
+    read_uuid,
+    unknown,
+    whole,
+    write_string,
+    write_structs,
+    write_tags,
+    write_uuid,
+)
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+from magicbyte.engine.protocol.rows import Rows, read_rows
+
+_I = struct.Struct(">i")
+_IIIQ = struct.Struct(">iiiq")
+_QQ = struct.Struct(">qq")
+_QQBH = struct.Struct(">qqbh")
+_ROWS_QQBH_COMPACT = Rows("qqbh", flexible=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareSnapshotKey(Message):
+    """Key in __share_group_state of the full state of a share group in a partition. It follows the int16 0, its type.
+
+    group_id: Id of the share group.
+    topic_id: Id given to the topic at its creation; one made later under the same name gets another.
+    partition: Number of the partition within its topic, counted from 0.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    group_id: str = ""  # string, versions 0
+    topic_id: UUID = NULL_UUID  # uuid, versions 0
+    partition: int = 0  # int32, versions 0
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, False, "group_id")
+        write_uuid(buffer, self.topic_id)
+        buffer += _I.pack(self.partition)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareSnapshotKey, int]:
+        self = new(ShareSnapshotKey)
+        self.group_id, at = read_string(data, at, False, "group_id")
+        self.topic_id, at = read_uuid(data, at)
+        (self.partition,) = _I.unpack_from(data, at)
+        at += 4
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class StateBatch:
+    """Delivery states of the records from the start offset on.
+
+    first_offset: First offset of the run.
+    last_offset: Last offset of the run.
+    delivery_state: 0 to be handed out, 2 acknowledged, 4 given up.
+    delivery_count: Delivery count of these records.
+    """
+
+    first_offset: int = 0  # int64, versions 0+
+    last_offset: int = 0  # int64, versions 0+
+    delivery_state: int = 0  # int8, versions 0+
+    delivery_count: int = 0  # int16, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[StateBatch], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            buffer += _QQBH.pack(self.first_offset, self.last_offset, self.delivery_state, self.delivery_count)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
+        found: list[StateBatch] = []
+        for _ in range(count):
+            self = new(StateBatch)
+            self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
+            at += 19
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+    @staticmethod
+    def _read_many(data: memoryview, at: int, most: int, version: int) -> tuple[list[StateBatch], int]:
+        found: list[StateBatch] = []
+        rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
+        for row in rows:
+            self = new(StateBatch)
+            self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = row
+            self.unknown_tags = ()
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareSnapshotValue(Message):
+    """Value in __share_group_state: full state of a share group in a partition; null if it was deleted.
+
+    snapshot_epoch: Number of this snapshot; later changes name it.
+    state_epoch: Epoch of the state, higher with each new beginning.
+    leader_epoch: Leader epoch of the last writer.
+    start_offset: First offset that is not yet done with; -1 if it was not set.
+    delivery_complete_count: Number of acknowledged records from the start offset on; -1 if unknown.
+    create_timestamp: When the snapshot was made, in milliseconds since 1970.
+    write_timestamp: When it was written, in milliseconds since 1970.
+    state_batches: Delivery states of the records from the start offset on.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    snapshot_epoch: int = 0  # int32, versions 0+
+    state_epoch: int = 0  # int32, versions 0+
+    leader_epoch: int = 0  # int32, versions 0+
+    start_offset: int = 0  # int64, versions 0+
+    delivery_complete_count: int = -1  # int32, versions 0+, tag 0
+    create_timestamp: int = 0  # int64, versions 0+
+    write_timestamp: int = 0  # int64, versions 0+
+    state_batches: list[StateBatch] = field(default_factory=list)  # []StateBatch, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IIIQ.pack(self.snapshot_epoch, self.state_epoch, self.leader_epoch, self.start_offset)
+        buffer += _QQ.pack(self.create_timestamp, self.write_timestamp)
+        write_structs(out, self.state_batches, True, StateBatch._write_each, version)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[ShareSnapshotValue, int]:
+        self = new(ShareSnapshotValue)
+        self.snapshot_epoch, self.state_epoch, self.leader_epoch, self.start_offset = _IIIQ.unpack_from(data, at)
+        at += 20
+        self.delivery_complete_count = -1
+        self.create_timestamp, self.write_timestamp = _QQ.unpack_from(data, at)
+        at += 16
+        self.state_batches, at = read_rows(data, at, True, 20, "state_batches", StateBatch, version)
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.delivery_complete_count = whole(part, (_I.unpack_from(part)[0], 4), "delivery_complete_count")
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
+        return self, at
+
+    def _tags(self, version: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        if self.delivery_complete_count != -1:
+            part = Writer()
+            part.buffer += _I.pack(self.delivery_complete_count)
+            found.append((0, bytes(part)))
+        return found

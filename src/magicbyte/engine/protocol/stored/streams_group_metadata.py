@@ -1,0 +1,164 @@
+"""Generated from StreamsGroupMetadataKey.json and StreamsGroupMetadataValue.json. Do not edit: the schema compiler
+
+makes it.
+StreamsGroupMetadataKey: version 17.
+StreamsGroupMetadataValue: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from magicbyte.engine.protocol.fields import (
+    new,
+    read_nullable_structs,
+    read_string,
+    read_tags,
+    read_unknown_tags,
+    unknown,
+    whole,
+    write_string,
+    write_structs,
+    write_tags,
+)
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+
+_I = struct.Struct(">i")
+_IQ = struct.Struct(">iq")
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupMetadataKey(Message):
+    """Key in __consumer_offsets of a group of a Kafka Streams application (KIP-1071). It follows the int16 17, its
+    type.
+
+    group_id: Group by its id, the application.id of Kafka Streams.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(17, 18)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+
+    group_id: str = ""  # string, versions 17
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.group_id, False, "group_id")
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMetadataKey, int]:
+        self = new(StreamsGroupMetadataKey)
+        self.group_id, at = read_string(data, at, False, "group_id")
+        return self, at
+
+
+@dataclass(slots=True, kw_only=True)
+class LastAssignmentConfig:
+    """One setting.
+
+    key: Name of the setting.
+    value: Its value as text.
+    """
+
+    key: str = ""  # string, versions 0+
+    value: str = ""  # string, versions 0+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[LastAssignmentConfig], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.key, True, "key")
+            write_string(buffer, self.value, True, "value")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LastAssignmentConfig], int]:
+        found: list[LastAssignmentConfig] = []
+        for _ in range(count):
+            self = new(LastAssignmentConfig)
+            self.key, at = read_string(data, at, True, "key")
+            self.value, at = read_string(data, at, True, "value")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+@dataclass(slots=True, kw_only=True)
+class StreamsGroupMetadataValue(Message):
+    """Value in __consumer_offsets: epoch of a group of a Kafka Streams application; null if the group was deleted.
+
+    epoch: Grows whenever members or the topology change.
+    metadata_hash: Hash over the application's topics, by which the coordinator notices that they changed.
+    validated_topology_epoch: Epoch of the topology that was last found to fit the topics; -1 if there is none.
+    last_assignment_configs: Settings of the group for which the last assignment was computed; null if they were not
+        kept.
+    """
+
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    epoch: int = 0  # int32, versions 0+
+    metadata_hash: int = 0  # int64, versions 0+
+    validated_topology_epoch: int = -1  # int32, versions 0+, tag 0
+    # []LastAssignmentConfig, versions 0+, nullable, tag 1
+    last_assignment_configs: list[LastAssignmentConfig] | None = field(default_factory=list)
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        buffer += _IQ.pack(self.epoch, self.metadata_hash)
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMetadataValue, int]:
+        self = new(StreamsGroupMetadataValue)
+        self.epoch, self.metadata_hash = _IQ.unpack_from(data, at)
+        at += 12
+        self.validated_topology_epoch = -1
+        self.last_assignment_configs = []
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.validated_topology_epoch = whole(part, (_I.unpack_from(part)[0], 4), "validated_topology_epoch")
+            if 1 in tags:
+                part = tags.pop(1)
+                self.last_assignment_configs = whole(
+                    part,
+                    read_nullable_structs(
+                        part,
+                        0,
+                        True,
+                        3,
+                        "last_assignment_configs",
+                        LastAssignmentConfig._read_each,
+                        version,
+                    ),
+                    "last_assignment_configs",
+                )
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
+        return self, at
+
+    def _tags(self, version: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        if self.validated_topology_epoch != -1:
+            part = Writer()
+            part.buffer += _I.pack(self.validated_topology_epoch)
+            found.append((0, bytes(part)))
+        if self.last_assignment_configs is None or len(self.last_assignment_configs) > 0:
+            part = Writer()
+            write_structs(part, self.last_assignment_configs, True, LastAssignmentConfig._write_each, version)
+            found.append((1, bytes(part)))
+        return found

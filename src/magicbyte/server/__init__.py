@@ -1,0 +1,1 @@
+"""The broker and the store of its cluster's metadata."""

@@ -1,0 +1,569 @@
+"""A broker: its parts, start and stop. Requests are handled by the other modules.
+
+One event loop; threads for work that would block it: slow disks, large sets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import threading
+import weakref
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.access.net import descriptors
+from magicbyte.access.net.network import Network
+from magicbyte.access.net.server import Entrance, Handler, PeerLimits, Server
+from magicbyte.engine.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
+from magicbyte.engine.extras import require
+from magicbyte.engine.log.files import checkpoints
+from magicbyte.engine.log.files.directory import parse_file
+from magicbyte.engine.log.files.filesystem import LocalFiles
+from magicbyte.engine.log.live.log_directory import Identity, LogDirectory, Settings
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.printable import logger
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.releases import registration_version
+from magicbyte.server.broker import adoption, cluster
+from magicbyte.server.broker.appends import Appends
+from magicbyte.server.broker.background import Background
+from magicbyte.server.broker.cluster_view import NOBODY, ViewAlone
+from magicbyte.server.broker.coordinator_services import CoordinatorServices
+from magicbyte.server.broker.coordinators import Coordinators
+from magicbyte.server.broker.dispatch import Dispatcher, Router, load_handlers, terms_of
+from magicbyte.server.broker.election import elect
+from magicbyte.server.broker.features import TRANSACTION_VERSION
+from magicbyte.server.broker.kept_format import warn_beyond
+from magicbyte.server.broker.quota_reading import reread, reread_all
+from magicbyte.server.broker.replicas import Replicas
+from magicbyte.server.broker.request import ClientConnection
+from magicbyte.server.broker.runtime import Runtime
+from magicbyte.server.broker.sessions import Sessions
+from magicbyte.server.broker.threads import SystemThreads, Threads
+from magicbyte.server.broker.throttles import ReplicationThrottle
+from magicbyte.server.broker.topic_nodes import keep_all, log_config_of, refused_of, settings_of
+from magicbyte.server.broker.topics import Topics
+from magicbyte.server.broker.wiring import BrokerParts
+from magicbyte.server.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint, dump_broker
+from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.metadata.salvage import open_metadata
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from magicbyte.access.net.http import Pages
+    from magicbyte.engine.ports import Clock, MetadataStore, WritableFileSystem
+    from magicbyte.server.broker.authorizer import Authorizer
+    from magicbyte.server.broker.cluster_view import ClusterView
+    from magicbyte.server.broker.config import BrokerConfig
+    from magicbyte.server.broker.controller import ControllerService
+    from magicbyte.server.broker.groups import Groups
+    from magicbyte.server.broker.links import Links
+    from magicbyte.server.broker.listeners import Listener
+    from magicbyte.server.broker.membership import Membership
+    from magicbyte.server.broker.metadata_cache import MetadataCache
+    from magicbyte.server.broker.transactions import Transactions
+    from magicbyte.server.metadata.on_loop import OpenSession
+    from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
+
+log = logger(__name__)
+
+_MOST_OPEN_FILES: Final = 1 << 16
+GRACE_MS: Final = 5000  # for requests in progress when the broker stops
+
+
+class Broker:
+    """One broker. `start` it, and `stop` it on the same event loop.
+
+    It is a cluster by itself, and leads all partitions, unless it has the tree of a cluster: `session` opens that, or
+    `zookeeper.connect` names it. Then it has a `membership`, and `cache` holds the controller's updates.
+
+    It creates all other objects of `broker/` and gives each the parts that it uses; none is given the broker
+    (docs/decisions/0015). `runtime` exists from the beginning, `parts` once the logs are open. `ports` are the
+    listening ports, by listener.
+
+    `clock`, `files`, `threads`, `network` and `random` are by default this machine's. `around` is for tests: it is
+    called with the handler of a connection, and returns its replacement. `repairs`: logs that cannot be opened
+    otherwise lose their damaged parts, which go to the quarantine; without it their partitions are offline.
+    """
+
+    controller: ControllerService | None = None
+    """Stands for election as the controller; None: the broker is a cluster by itself."""
+    cluster_id: str
+    metadata: MetadataStore
+    logs: LogDirectory
+    topics: Topics
+    cluster_view: ClusterView
+    producer_ids: cluster.ProducerIds
+    appends: Appends
+    parts: BrokerParts
+    """All parts, as handlers get them (`wiring.py`)."""
+    http_port: int
+    links: Links | None = None
+    """Connections to the other brokers of a cluster; None without one."""
+    authorizer: Authorizer | None = None
+    """Decides by ACLs; None: everything is allowed."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        files: WritableFileSystem | None = None,
+        session: OpenSession | None = None,
+        threads: Callable[[str, int], Threads] = SystemThreads,
+        network: Network | None = None,
+        random: Random | None = None,
+        around: Callable[[Broker, Handler], Handler] | None = None,
+        repairs: bool = False,
+    ) -> None:
+        self.config = config
+        self._around, self._repairs = around, repairs
+        is_alone = session is None and config.zookeeper_connect is None
+        config.is_in_cluster = not is_alone
+        offer = config.offer if is_alone else config.offer.in_a_cluster(config.inter_broker_protocol_version)
+        self.runtime = Runtime(config, offer, clock=clock, random=random, network=network, threads=threads)
+        self.runtime.slow_ns = _slow_ns(config)
+        self.node_id, self.metrics = self.runtime.node_id, self.runtime.metrics
+        self.clock, self.random = self.runtime.clock, self.runtime.random
+        self.reading, self.writing = self.runtime.reading, self.runtime.writing
+        self.ports: dict[str, int] = {}
+        self._files, self._threads = files or LocalFiles(), threads
+        self._session = session or _zookeeper(config)
+        self.membership: Membership | None = None
+        self.cache: MetadataCache | None = None
+        self._opened = contextlib.AsyncExitStack()  # closed at the end, in reverse order
+        self._server: Server[Listener] | None = None
+        self._background: Background | None = None
+        self._pages: Pages | None = None
+        self._clients = weakref.WeakSet[ClientConnection]()
+
+    # ---- starting and stopping
+
+    async def start(self) -> None:
+        """Open the log directory, with recovery if needed, and listen.
+
+        Raises LogDirectoryError if another process has the directory, InvalidConfigError, NetworkError for an
+        unavailable address; then nothing is left open.
+        """
+        loading = asyncio.create_task(self.reading.run(load_handlers))  # while the disk is awaited
+        await asyncio.sleep(0)
+        try:
+            if self._session is not None:
+                await self._join_session(self._session)
+            self._open()
+            self._background = background = Background(self.runtime, self.logs, self.topics)
+            self._make_services(background)
+            await reread_all(self.runtime, self.metadata)
+            if self.config.authorizer_class_name:
+                from magicbyte.server.broker.authorizer import Authorizer
+
+                self.authorizer = Authorizer(self.runtime, self.metadata, self.membership)
+                await self.authorizer.start()
+            self.parts = self._all_parts(background)
+            await self._listen()
+            await loading
+        except BaseException:
+            await self.stop()
+            raise
+        background.start()
+        self.coordinators.start()
+
+    async def _join_session(self, session: OpenSession) -> None:
+        """Begin a session of the cluster's tree; the controller decides what this broker leads and follows."""
+        from magicbyte.server.broker.links import Links
+        from magicbyte.server.broker.membership import Membership
+        from magicbyte.server.broker.metadata_cache import MetadataCache
+
+        self.links = links = await self.reading.run(Links.of, self.runtime)
+        self.membership = membership = Membership(
+            self.runtime,
+            links,
+            session,
+            self._threads("metadata", 1),
+            settings_changed=self.settings_changed,
+            session_renewed=self._session_renewed,
+        )
+        await membership.open()
+        self._opened.push_async_callback(membership.close)
+        listener = self.config.inter_broker_listener.name
+        self.cache = MetadataCache(
+            self.node_id, listener, lambda: NOBODY if self.controller is None else self.controller.controller_id
+        )
+
+    def _session_renewed(self) -> None:
+        if self.authorizer is not None:
+            self.authorizer.look_again()
+
+    def _open(self) -> None:
+        path = str(Path(self.config.log_directory).absolute())
+        self.metadata = self._open_metadata(path)
+        known = _known_cluster_id(self._files, path)
+        self.cluster_id = cluster.found_cluster(self.metadata, known, self.runtime.new_uuid)
+        self.config.change(
+            settings_of(self.metadata, "brokers", DEFAULT_ENTITY),
+            settings_of(self.metadata, "brokers", str(self.node_id)),
+        )
+        self.runtime.slow_ns = _slow_ns(self.config)
+        settings = Settings(
+            config_of=log_config_of(self.metadata, self.config, dialect_of=partial(_dialect_of, self._files, path)),
+            token=lambda: self.runtime.new_uuid().hex,
+            identity=Identity(self.node_id, self.cluster_id),
+            jitter=lambda most: self.random.randint(0, most),
+            refused=refused_of(self.metadata),
+            repairs=self._repairs,
+            max_open_files=self.config.max_open_files or min(descriptors.limit() // 2, _MOST_OPEN_FILES),
+            checkpoint_lock=threading.Lock(),
+        )
+        self.logs = LogDirectory.open(self._files, path, settings, monotonic_ms=self.clock.monotonic_ms())
+        self._opened.push_async_callback(self.writing.run, self.logs.close)
+        for note in self.logs.notes:
+            log.warning("%s", note)
+        for key, partition in self.logs.offline.items():
+            log.error("partition %s is offline, the others are served: %s", key, partition.why)
+        for key, each in self.logs.logs.items():
+            if self.membership is None:
+                each.high_watermark = each.log_end_offset  # this is the only replica, so all its records are committed
+            for cut in each.loaded.cuts:
+                log.warning("%s: recovery %s", key, cut)
+        if self.membership is None:  # the formats of a cluster follow from its settings
+            adoption.adopt(self.config, self.metadata, self.logs)
+        brokers = None if self.cache is None else self.cache.broker_ids
+        self.topics = Topics(
+            self.metadata,
+            self.config,
+            self.logs,
+            self.clock,
+            self.runtime.new_uuid,
+            brokers=brokers,
+            racks=lambda: None if self.cache is None else self.cache.racks(),
+            draw=lambda most: self.random.randrange(most),
+        )
+        # the controller tells of other topics; those with logs here need their settings
+        if self.membership is not None:
+            self.topics.refresh({key.topic for key in self.logs.logs})
+        if self.topics.adopted:
+            names = ", ".join(self.topics.adopted[:20])
+            why = "topics without metadata are adopted; they keep all their records until they get settings"
+            log.warning("%s: %s: %s", path, why, names)
+        self.cluster_view = self.cache or ViewAlone(self.node_id, self.config.broker_rack, self.topics, self.address_of)
+        self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
+
+    def _make_services(self, background: Background) -> None:
+        """Create the services on the opened logs, each with the parts that it uses."""
+        runtime, topics, config, membership = self.runtime, self.topics, self.config, self.membership
+        self.fetch_sessions = Sessions(lambda: self.random.randint(1, (1 << 31) - 1))
+        self.leader_throttle = ReplicationThrottle(
+            runtime, topics, lambda: config.leader_replication_throttled_rate, lambda topic: topic.leaders
+        )
+        peers = None
+        if membership is None or self.cache is None or self.links is None:
+            self.replicas = Replicas(runtime, topics)
+        else:
+            from magicbyte.server.broker.cluster_replicas import ClusterReplicas
+            from magicbyte.server.broker.peers import ClusterPeers
+            from magicbyte.server.broker.replica_fetchers import ReplicaFetchers
+
+            follower_throttle = ReplicationThrottle(
+                runtime, topics, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
+            )
+            self.replicas = ClusterReplicas(
+                runtime,
+                topics,
+                self.logs,
+                cache=self.cache,
+                membership=membership,
+                fetchers=ReplicaFetchers(runtime, self.links, follower_throttle),
+                background=background,
+                coordinator_of=lambda topic: self.coordinators.of(topic),
+            )
+            peers = ClusterPeers(self.cache, membership, self.links)
+        self.appends = Appends(runtime, self.replicas)
+        services = CoordinatorServices(runtime, topics, self.logs, self.replicas, self.appends, membership is None)
+        self.coordinators = Coordinators(services, self.producer_ids.next, peers)
+
+    def _all_parts(self, background: Background) -> BrokerParts:
+        return BrokerParts(
+            self.runtime,
+            self.cluster_id,
+            self.metadata,
+            self.logs,
+            self.topics,
+            self.cluster_view,
+            self.cache,
+            self.membership,
+            lambda: self.controller,
+            self.replicas,
+            self.appends,
+            self.coordinators,
+            background,
+            self.producer_ids,
+            self.fetch_sessions,
+            self.leader_throttle,
+            self.authorizer,
+            self.config_changed,
+        )
+
+    def _open_metadata(self, path: str) -> MetadataStore:
+        """Return the cluster's tree, or without a cluster the broker's own, which is in its log directory."""
+        if self.membership is not None:
+            return self.membership.current
+        Path(path).mkdir(parents=True, exist_ok=True)
+        store, salvaged = open_metadata(Path(path), self.clock, keep_all)
+        if salvaged is not None:
+            log.error("%s", salvaged)
+        self._opened.callback(store.close)
+        return store
+
+    def _last_producer_id(self) -> int:
+        """Return the largest producer id in the logs; -1 if there is none."""
+        known = (each.producer_id for log in self.logs.logs.values() for each in log.producers.snapshot().producers)
+        return max(known, default=-1)
+
+    async def _listen(self) -> None:
+        config = self.config
+        self._router = Router(self.runtime, self.parts.services_of, self.parts.rights)
+        self._server = Server(
+            _limits(config),
+            self._connected,
+            budget=self.runtime.memory,
+            complaints=self.runtime.complaints,
+            network=self.runtime.network,
+            entrance_of=await self._entrances(),
+            arrived=self.runtime.quotas.arrived,
+        )
+        if self.membership is not None:  # until the controller knows this broker, clients should use the others
+            await self.membership.wait_for_earlier_session()
+        for listener in config.listeners:
+            self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
+        if self.membership is not None:
+            self.replicas.start()
+            self.controller = self.membership.candidate()
+            await self.membership.join(self._registration)
+        else:
+            store = LoopStore(self.metadata)  # on the loop, because nothing is served yet
+            await cluster.register(store, self.node_id, self._registration())
+            await elect(store, self.node_id, self.clock)
+        if (address := config.http) is not None:
+            from magicbyte.server.broker.pages import PageServices, pages
+
+            services = PageServices(
+                self.runtime,
+                self.cluster_id,
+                self.logs,
+                self.topics,
+                self.cluster_view,
+                self.coordinators,
+                self.fetch_sessions,
+                lambda: self.controller,
+                self._uncleanable_bytes,
+                self._connected_clients,
+                self.ports,
+            )
+            self._pages = pages(services)
+            self.http_port = await self._pages.listen(*address)
+
+    def _registration(self) -> bytes:
+        """Return the data of this broker's registration."""
+        config = self.config
+        endpoints = [
+            BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
+        ]
+        version = registration_version(config.inter_broker_protocol_version)
+        level = self.runtime.offer.transaction_version
+        features = {TRANSACTION_VERSION: level} if level and self.membership is not None else {}
+        return dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version, features)
+
+    def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
+        return self.handler_of(ClientConnection(host, peer, listener))
+
+    def handler_of(self, connection: ClientConnection) -> Handler:
+        """Return the handler of a connection's requests."""
+        self._clients.add(connection)
+        handler = Dispatcher(self._router, connection)
+        return handler if self._around is None else self._around(self, handler)
+
+    async def stop(self) -> None:
+        """Answer requests in progress, and close all logs cleanly, so that the next start needs no recovery.
+
+        In a cluster, other brokers first take over the partitions that this one leads.
+        """
+        if self.membership is not None and self.cache is not None and self._server is not None:
+            await self.replicas.close()  # a follower that kept fetching would be added to the ISR again
+            await self.membership.leave(self.cache)
+        self.runtime.stop()
+        if self._server is not None:
+            self._server.close_listeners()
+            self.replicas.wake_all()
+            self.coordinators.close()
+            await self._server.aclose(grace_ms=GRACE_MS)
+            self._server = None
+        if self._pages is not None:
+            await self._pages.aclose()
+            self._pages = None
+        await self.runtime.cancel_tasks()
+        if self._background is not None:
+            self._background.close()
+            self._background = None
+        try:
+            await self._opened.aclose()
+        finally:
+            self.runtime.close_threads()
+
+    async def abort(self) -> None:
+        """Stop as a crash would: without hand-over, responses, or clean shutdown marker.
+
+        Its session of the metadata tree, if any, is left to expire.
+        """
+        self.runtime.stop()
+        closing = self._opened.pop_all()
+        if self._server is not None:
+            self._server.close_listeners()
+            await self._server.aclose(grace_ms=0)
+            self._server = None
+            self.coordinators.close()
+        await self.runtime.cancel_tasks()
+        if self._background is not None:
+            self._background.close()
+            self._background = None
+        if self._pages is not None:
+            await self._pages.aclose()
+            self._pages = None
+        del closing
+        if self.membership is not None:
+            self.membership.abandon()
+        self.runtime.close_threads()  # before the logs: a file used by a thread stays open
+        self.logs.release()
+
+    # ---- parts used by handlers
+
+    @property
+    def groups(self) -> Groups:
+        """The group coordinator."""
+        return self.coordinators.groups
+
+    @property
+    def transactions(self) -> Transactions:
+        """The transaction coordinator."""
+        return self.coordinators.transactions
+
+    def _uncleanable_bytes(self) -> dict[TopicPartition, int]:
+        """Return the bytes that compaction leaves unchanged because of damage, by partition."""
+        return {} if self._background is None else self._background.uncleanable_bytes()
+
+    def _connected_clients(self) -> list[tuple[str, str, str]]:
+        """Return listener, software name and version of each open connection's client."""
+        return [(each.listener.name, each.software_name, each.software_version) for each in self._clients]
+
+    async def _entrances(self) -> Callable[[Listener], Entrance | None]:
+        """Return the authentication of each listener's connections; none is needed if no listener is secured."""
+        if all(each.security_protocol == "PLAINTEXT" for each in self.config.listeners):
+            return lambda _listener: None
+        from magicbyte.server.broker.entrance import EntranceServices, entrances
+
+        services = EntranceServices(self.runtime, self.metadata, self.handler_of)
+        made = await self.reading.run(entrances, services)
+        return lambda listener: made.get(listener.name)
+
+    def address_of(self, listener: Listener) -> tuple[str, int]:
+        """Return the advertised host and port of a listener."""
+        return listener.advertised_host, listener.advertised_port or self.ports[listener.name]
+
+    def config_changed(self) -> None:
+        """Apply changed settings everywhere."""
+        warn_beyond(self.config, "the broker", self.config.log_message_format_version)
+        self.runtime.slow_ns = _slow_ns(self.config)
+        self.topics.config_changed()
+        if self._background is not None:
+            self._background.config_changed()
+        if self._server is not None:
+            self._server.limits = _limits(self.config)
+        self.runtime.quotas.settings_changed()
+        if self.controller is not None:
+            self.controller.settings_changed()
+
+    async def settings_changed(self, kind: str, name: str) -> None:
+        """Apply settings that were changed in the tree, of topics, brokers, users, clients or addresses."""
+        if kind == "topics" and self.topics.get(name) is not None:
+            async with self.runtime.directory:
+                await self.writing.run(self.topics.refresh, [name])
+        elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self.node_id)):
+            of_all = await self.writing.run(settings_of, self.metadata, "brokers", DEFAULT_ENTITY)
+            of_this = await self.writing.run(settings_of, self.metadata, "brokers", str(self.node_id))
+            self.config.change(of_all, of_this)
+            self.config_changed()
+        elif kind not in ("topics", "brokers"):
+            await reread(self.runtime, self.metadata, kind, name)
+
+
+def _zookeeper(config: BrokerConfig) -> OpenSession | None:
+    """Return the function that opens a session of the configured ZooKeeper."""
+    if config.zookeeper_connect is None:
+        return None
+    require("cluster", "zookeeper.connect")
+    from magicbyte.server.metadata.zookeeper import ZooKeeperStore
+
+    return partial(
+        ZooKeeperStore,
+        config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        security=_zookeeper_security(config),
+    )
+
+
+def _zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity | None:
+    """Return how the settings secure sessions. Raises InvalidConfigError."""
+    if not config.zookeeper_ssl_client_enable:
+        if config.zookeeper_set_acl:
+            why = "expected zookeeper.ssl.client.enable=true: ZooKeeper must authenticate the creator of a node"
+            raise InvalidConfigError(f"zookeeper.set.acl: {why}")
+        return None
+    from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
+
+    if config.zookeeper_ssl_keystore_location is None:
+        raise InvalidConfigError("zookeeper.ssl.keystore.location: expected a PEM file with a certificate and its key")
+    return ZooKeeperSecurity(
+        config.zookeeper_ssl_keystore_location,
+        config.zookeeper_ssl_truststore_location,
+        config.zookeeper_ssl_keystore_password,
+        checks_host=bool(config.zookeeper_ssl_endpoint_identification_algorithm),
+        sets_acls=config.zookeeper_set_acl,
+    )
+
+
+def _slow_ns(config: BrokerConfig) -> float:
+    """Return the time from which on a request is logged as slow."""
+    return config.slow_request_ms * 1e6 if config.slow_request_ms >= 0 else math.inf
+
+
+def _limits(config: BrokerConfig) -> PeerLimits:
+    return PeerLimits(
+        largest_frame=config.socket_request_max_bytes,
+        terms_of=terms_of,
+        connections=config.max_connections,
+        connections_per_host=config.max_connections_per_ip,
+        idle_ms=config.connections_max_idle_ms,
+        descriptors=descriptors.for_connections(descriptors.limit()),
+    )
+
+
+def _dialect_of(files: WritableFileSystem, directory: str, key: TopicPartition) -> Dialect:
+    """Return the dialect stored in a partition's folder."""
+    try:
+        path = f"{directory}/{key}/{checkpoints.MESSAGE_DIALECT}"
+        return parse_file(files, path, checkpoints.parse_message_dialect)
+    except FileNotFoundError:
+        return Dialect.KAFKA
+
+
+def _known_cluster_id(files: WritableFileSystem, path: str) -> str | None:
+    """Return the cluster id stored in a log directory."""
+    file = f"{path}/{checkpoints.META_PROPERTIES}"
+    try:
+        return parse_file(files, file, checkpoints.parse_meta_properties).cluster_id
+    except (OSError, CorruptRecordError, LogDirectoryError):  # the log directory reports it, and writes it again
+        return None

@@ -1,0 +1,182 @@
+"""Basics of the cluster in the metadata tree: its id, this broker's registration, producer ids.
+
+See also `election.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.engine.errors import BadVersionError, LogDirectoryError, NodeExistsError, UnknownOutcomeError
+from magicbyte.engine.ports import CreateNode, DeleteNode, NodeChange, SetNode
+from magicbyte.engine.printable import logger
+from magicbyte.server.metadata import layout
+from magicbyte.server.metadata.readable import config_change
+
+if TYPE_CHECKING:
+    from magicbyte.engine.ports import MetadataStore, Node, NodeEvent
+    from magicbyte.server.metadata.on_loop import LoopStore
+
+log = logger(__name__)
+
+_CHANGES_KEPT_MS: Final = 15 * 60_000
+PATIENCE_MS: Final = 30_000
+"""How long to wait for a registration to expire: longer than the default of `zookeeper.session.timeout.ms`."""
+
+
+def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
+    """Return the cluster's id; in a new tree, create it, and the nodes that a broker expects.
+
+    `known_id` is that of the log directory. Raises LogDirectoryError if the tree belongs to another cluster.
+    """
+    while True:
+        with contextlib.suppress(NodeExistsError):  # another broker created a node in between: retry
+            return _found_cluster(metadata, known_id, new_id)
+
+
+def _found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
+    node = metadata.exists(layout.CLUSTER_ID)
+    cluster_id = known_id or layout.id_text(new_id()) if node is None else _id_of(node, known_id)
+    wanted = dict.fromkeys(layout.ALWAYS_THERE, b"")
+    wanted[layout.CLUSTER_ID] = layout.dump_cluster_id(cluster_id)
+    changes = list(_missing(metadata, wanted))
+    if changes:
+        metadata.transaction(changes)
+    return _id_of(metadata.get(layout.CLUSTER_ID), known_id)  # another broker may have created it meanwhile
+
+
+def _id_of(node: Node, known_id: str | None) -> str:
+    """Return the cluster's id in the tree. Raises LogDirectoryError if the log directory has another one."""
+    cluster_id = layout.load_cluster_id(node.data)
+    if known_id not in (None, cluster_id):
+        raise LogDirectoryError(
+            f"the metadata is of cluster {cluster_id}, the log directory of {known_id}: restore the "
+            "matching one, or move the metadata or meta.properties away to continue without it"
+        )
+    return cluster_id
+
+
+def _missing(metadata: MetadataStore, wanted: dict[str, bytes]) -> Iterable[NodeChange]:
+    """Yield the creations of missing nodes, parents first."""
+    made: set[str] = set()
+    for path, data in wanted.items():
+        parts = path.split("/")[1:]
+        for depth in range(1, len(parts) + 1):
+            each = "/" + "/".join(parts[:depth])
+            if each not in made and metadata.exists(each) is None:
+                made.add(each)
+                yield CreateNode(each, data if each == path else b"")
+
+
+async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: int = PATIENCE_MS) -> int:
+    """Register this broker in the tree; return its epoch.
+
+    Waits for the end of an earlier session and raises as `wait_for_earlier_session` does.
+    """
+    path = layout.broker_path(broker_id)
+    while True:
+        node = await wait_for_earlier_session(store, broker_id, patience_ms)
+        if node is not None:
+            return node.czxid
+        with contextlib.suppress(NodeExistsError, UnknownOutcomeError):  # the next look shows the owner
+            await store.create(path, data, ephemeral=True)
+
+
+async def wait_for_earlier_session(store: LoopStore, broker_id: int, patience_ms: int = PATIENCE_MS) -> Node | None:
+    """Wait until no other session has this broker registered; return the node if this session has.
+
+    The other session may be that of this broker before a crash. Raises NodeExistsError if it has not expired after
+    `patience_ms`: another broker runs with this id.
+    """
+    path = layout.broker_path(broker_id)
+    try:
+        async with asyncio.timeout(patience_ms / 1000):
+            is_reported = False
+            while True:
+                changed = asyncio.Event()
+                node = await store.exists(path, partial(_set, changed))
+                if node is None or node.ephemeral_owner == store.session_id:
+                    return node
+                if not is_reported:
+                    log.warning(
+                        "broker %d is already registered, by another broker with this id or by this one before a "
+                        "crash: waiting up to %d ms for that session to end",
+                        broker_id,
+                        patience_ms,
+                    )
+                    is_reported = True
+                await changed.wait()
+    except TimeoutError:
+        raise NodeExistsError(
+            path,
+            f"another session has registered broker {broker_id} and has not ended for {patience_ms} ms: "
+            "stop the other broker, or give this one another broker.id",
+        ) from None
+
+
+def _set(changed: asyncio.Event, _event: NodeEvent, _path: str) -> None:
+    changed.set()
+
+
+def tell_of_config_change(
+    metadata: MetadataStore, kind: str, name: str, now_ms: int, protocol: tuple[int, ...] | None
+) -> list[NodeChange]:
+    """Return the changes that notify other brokers of changed settings, and delete old notifications.
+
+    `protocol`: `BrokerConfig.tree_protocol`. Raises ProtocolTooOldError for settings that brokers cannot read.
+    """
+    parent = layout.CONFIG_CHANGE.rpartition("/")[0]
+    told = [f"{parent}/{each}" for each in metadata.children(parent)]
+    old = [path for path in told if metadata.get(path).ctime_ms < now_ms - _CHANGES_KEPT_MS]
+    said = CreateNode(layout.CONFIG_CHANGE, config_change(kind, name, protocol), sequence=True)
+    return [*(DeleteNode(path) for path in old), said]
+
+
+class ProducerIds:
+    """Allocate unique producer ids, across restarts.
+
+    Blocks are reserved in the tree before any id is used; the rest of a block is lost with the process. `last_in_logs`
+    returns the largest id in the logs, used if the tree has none: it is another broker's, or was lost.
+    """
+
+    def __init__(self, metadata: MetadataStore, broker_id: int, last_in_logs: Callable[[], int] = lambda: -1) -> None:
+        self._metadata, self._broker_id, self._last_in_logs = metadata, broker_id, last_in_logs
+        self._next = self._end = 0
+
+    def next(self) -> int:
+        """Return a unique id."""
+        if self.is_used_up:
+            self.take_block()
+        self._next += 1
+        return self._next - 1
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the next id needs a new block."""
+        return self._next == self._end
+
+    def take_block(self) -> None:
+        """Reserve a new block; the rest of the old one is lost."""
+        self._next = self.block_for(self._broker_id)
+        self._end = self._next + layout.PRODUCER_ID_BLOCK
+
+    def block_for(self, broker_id: int) -> int:
+        """Reserve the next `layout.PRODUCER_ID_BLOCK` ids for a broker in the tree; return the first."""
+        while True:
+            with contextlib.suppress(BadVersionError, NodeExistsError):  # another broker reserved a block in between
+                return self._block_for(broker_id)
+
+    def _block_for(self, broker_id: int) -> int:
+        node = self._metadata.exists(layout.PRODUCER_IDS)
+        first = self._last_in_logs() + 1 if node is None else layout.load_last_producer_id(node.data) + 1
+        data = layout.dump_producer_ids(broker_id, first)
+        change = (
+            CreateNode(layout.PRODUCER_IDS, data) if node is None else SetNode(layout.PRODUCER_IDS, data, node.version)
+        )
+        self._metadata.transaction([change])
+        return first

@@ -1,0 +1,23 @@
+"""Read quotas from the tree into a running broker: all at its start, one after each change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from magicbyte.server.broker import quota_nodes
+
+if TYPE_CHECKING:
+    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.server.broker.runtime import Runtime
+
+
+async def reread_all(runtime: Runtime, metadata: MetadataStore) -> None:
+    """Apply all quotas in the tree. Raises MetadataError, NetworkError."""
+    async with runtime.quotas.reading:
+        runtime.quotas.replace_all(await runtime.reading.run(quota_nodes.read_all, metadata))
+
+
+async def reread(runtime: Runtime, metadata: MetadataStore, kind: str, name: str) -> None:
+    """Apply the quotas of one node. Raises MetadataError, NetworkError."""
+    async with runtime.quotas.reading:
+        runtime.quotas.replace(kind, name, await runtime.reading.run(quota_nodes.read_one, metadata, kind, name))

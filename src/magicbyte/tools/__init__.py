@@ -1,0 +1,1 @@
+"""What works on logs, clusters and configurations from outside."""

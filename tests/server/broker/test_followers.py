@@ -1,0 +1,295 @@
+"""What followers do while roles change, and with bugs of ours and answers that they do not know."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import run
+from magicbyte.access.client import Client
+from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.errors import ErrorCode, OutOfDescriptorsError
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.replication.fetcher import Answered, Append, FetchFrom, Truncate
+from magicbyte.server.broker import replica_fetchers
+from magicbyte.server.broker.cluster_replicas import ClusterReplicas
+from magicbyte.server.broker.partition import ServedPartition
+from magicbyte.server.broker.replica_fetchers import ReplicaFetchers, _LeaderFetcher
+from server.broker.builders import made, produce, records
+from server.broker.clusters import Members, cluster, make, until
+from server.broker.serving import Peer
+
+LEADER_ONLY = ProduceOptions(acks=1)
+PATIENT_LEADERS = {
+    "replica_fetch_wait_max_ms": "60000",
+    "replica_lag_time_max_ms": "120000",
+    "num_replica_fetchers": "1",
+}
+
+
+async def followed(members: Members, index: int = 0) -> tuple[ReplicaFetchers, ServedPartition]:
+    """Return the fetchers of topic t's only follower, and its partition, once that is in sync."""
+    await until(lambda: members.is_settled("t", index))
+    follower = members.brokers[3 - members.leader("t", index).node_id]
+    assert isinstance(follower.replicas, ClusterReplicas)
+    partition = members.replica(follower, "t", index)
+    assert partition is not None
+    return follower.replicas._fetchers, partition
+
+
+def refuse_once(patch: pytest.MonkeyPatch, fetcher: _LeaderFetcher, code: int) -> list[FetchResponse]:
+    """Put an error into the first partition of the next fetch response that has any; return what was changed."""
+    real, changed = fetcher._send, list[FetchResponse]()
+
+    async def refusing(request: Any, kind: Any) -> Any:
+        answer = await real(request, kind)
+        if isinstance(request, FetchRequest) and answer.responses and not changed:
+            changed.append(answer)
+            answer.responses[0].partitions[0].error_code = code
+        return answer
+
+    patch.setattr(fetcher, "_send", refusing)
+    return changed
+
+
+def test_a_log_is_not_cut_by_what_the_leader_of_an_earlier_epoch_said(folder: Path) -> None:
+    """The decision was made, and the lock awaited, when the controller appointed another leader."""
+
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await send(client, "t", 0, records(3))
+            fetchers, partition = await followed(members)
+            key = TopicPartition("t", 0)
+            fetcher = fetchers._by_key[key]
+            async with partition.lock:
+                cutting = asyncio.create_task(fetcher._truncate_all([Truncate(key, 0)]))
+                await asyncio.sleep(0)
+                partition.follow(partition.leader_id, partition.leader_epoch + 1)
+            await cutting
+            assert partition.log.log_end_offset == 3
+            await fetcher._truncate_all([Truncate(key, 1)])
+            assert partition.log.log_end_offset == 1
+
+    run(work())
+
+
+def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_compared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures, known = replica_fetchers._truncate, list[Truncate](), list[int]()
+
+    def failing(partition: Any, cut: Truncate, monotonic_ms: int) -> None:
+        if cut.known_epoch == 7 and not failures:
+            failures.append(cut)
+            raise OutOfDescriptorsError("no descriptors")
+        real(partition, cut, monotonic_ms)
+
+    async def work() -> None:
+        async with cluster(folder, 2, replica_fetch_backoff_ms="10") as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await send(client, "t", 0, records(3))
+            fetchers, partition = await followed(members)
+            fetcher, key = fetchers._by_key[TopicPartition("t", 0)], TopicPartition("t", 0)
+            follow = fetcher._fetcher.follow
+
+            def following(*given: Any, known_epoch: int, **named: Any) -> list[Truncate]:
+                known.append(known_epoch)
+                return follow(*given, known_epoch=known_epoch, **named)
+
+            monkeypatch.setattr(fetcher._fetcher, "follow", following)
+            monkeypatch.setattr(replica_fetchers, "_truncate", failing)
+            await fetcher._truncate_all([Truncate(key, 1, known_epoch=7)])
+            assert key not in fetcher._fetcher.partitions
+            await until(lambda: key in fetcher._fetcher.partitions)
+            assert (len(failures), known) == (1, [7])
+            await send(client, "t", 0, records(1), LEADER_ONLY)
+            await until(lambda: partition.log.log_end_offset == 4)
+
+    run(work())
+
+
+def test_a_new_partition_does_not_wait_for_the_records_of_others(folder: Path) -> None:
+    """A leader answers one fetch of a follower after the other, and waits for a minute where it has no records."""
+
+    async def work() -> None:
+        async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            fetchers, _ = await followed(members)
+            fetcher = fetchers._by_key[TopicPartition("t", 0)]
+            await until(lambda: fetcher._waits_for is not None)
+            leader = members.leader("t").node_id
+            await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
+            await send(client, "u", 0, records(1))  # acknowledged by both
+
+    run(work())
+
+
+def test_a_partition_that_is_refused_is_fetched_again_before_others_have_records(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2, 2)
+            leader = members.leader("t", 0).node_id
+            await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
+            fetchers, _ = await followed(members)
+            fetcher = fetchers._by_key[TopicPartition("t", 0)]
+            refused = refuse_once(monkeypatch, fetcher, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            for _ in range(2):  # the first one ends the wait of a request from before
+                await send(client, "t", 0, records(1))
+            assert refused
+
+    run(work())
+
+
+def test_a_bug_in_a_fetch_does_not_end_replication(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            fetchers, partition = await followed(members)
+            fetcher = fetchers._by_key[TopicPartition("t", 0)]
+            real, failures = fetcher._send, list[RuntimeError]()
+
+            async def failing(request: Any, kind: Any) -> Any:
+                if not failures:
+                    failures.append(RuntimeError("a bug"))
+                    raise failures[0]
+                return await real(request, kind)
+
+            monkeypatch.setattr(fetcher, "_send", failing)
+            await until(lambda: bool(failures))
+            await send(client, "t", 0, records(1), LEADER_ONLY)
+            await until(lambda: partition.log.log_end_offset == 1)
+
+    run(work())
+
+
+def test_a_high_watermark_is_learned_even_if_the_response_that_had_it_was_ignored(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partition is followed in a new epoch when the response comes; the fetch session does not repeat it."""
+
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            fetchers, partition = await followed(members)
+            rules = fetchers._by_key[TopicPartition("t", 0)]._fetcher
+            real, ignored = rules.fetched, list[Answered]()
+
+            def of_an_earlier_epoch(asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
+                if answer.high_watermark < 1 or ignored:
+                    return real(asked, answer, now_ms)
+                ignored.append(answer)
+                return None
+
+            monkeypatch.setattr(rules, "fetched", of_an_earlier_epoch)
+            await send(client, "t", 0, records(1))
+            await until(lambda: bool(ignored) and partition.log.high_watermark == 1)
+
+    run(work())
+
+
+def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            fetchers, partition = await followed(members)
+            fetcher = fetchers._by_key[TopicPartition("t", 0)]
+            answers = refuse_once(monkeypatch, fetcher, 9999)
+            sessions = list[int]()
+            reset = fetcher._session.reset
+            monkeypatch.setattr(fetcher._session, "reset", lambda: (sessions.append(0), reset()))
+            for _ in range(2):  # the first one may be the answer to a request from before
+                end = partition.log.log_end_offset
+                await send(client, "t", 0, records(1), LEADER_ONLY)
+                await until(lambda end=end: partition.log.log_end_offset == end + 1)
+            assert answers
+            assert not sessions  # the connection and its fetch session go on
+
+    run(work())
+
+
+def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failures = replica_fetchers._append, list[int]()
+
+    def failing(fetched: Any, now: Any) -> Any:
+        if fetched.records and fetched.partition.index == 0 and len(failures) < 3:
+            failures.append(0)
+            raise RuntimeError("a bug")
+        return real(fetched, now)
+
+    async def work() -> None:
+        async with cluster(folder, 2, num_replica_fetchers="1") as members, Client(members.bootstrap) as client:
+            await make(members, client, 2, 3)
+            partitions = [(await followed(members, index))[1] for index in range(3)]
+            monkeypatch.setattr(replica_fetchers, "_append", failing)
+            for index in range(3):
+                await send(client, "t", index, records(1), LEADER_ONLY)
+            await until(lambda: [each.log.log_end_offset for each in partitions] == [1, 1, 1])
+            assert len(failures) == 3
+
+    run(work())
+
+
+def test_a_topic_that_is_deleted_while_its_records_are_appended_is_refused_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await until(lambda: members.is_settled("t"))
+            leader = members.leader("t")
+            real = leader.appends.append_all
+
+            async def deleting(sets: Any) -> Any:
+                found = await real(sets)
+                leader.topics.forget("t")
+                return found
+
+            monkeypatch.setattr(leader.appends, "append_all", deleting)
+            peer = await Peer.of(leader)
+            found = await produce(peer, "t", made(records(1), Format.V2), Format.V2)
+            assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            peer.close()
+
+    run(work())
+
+
+def test_a_follower_that_is_removed_while_its_fetch_is_read_is_refused_as_others_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await send(client, "t", 0, records(1))
+            await followed(members)
+            leader = members.leader("t")
+            real, follower_id = leader.replicas.read, 3 - leader.node_id
+
+            async def removing(partition: ServedPartition, *work: Any, **named: Any) -> Any:
+                found = await real(partition, *work, **named)
+                role = partition.led()
+                role.renew(role.state, (leader.node_id,), role.version, 0)
+                return found
+
+            leader.replicas.partitions["t", 0]._recent.clear()  # it is looked up in a thread
+            peer = await Peer.of(leader)
+            monkeypatch.setattr(leader.replicas, "read", removing)
+            asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            request = FetchRequest(replica_id=follower_id, topics=[FetchTopic(topic="t", partitions=[asked])])
+            found = (await peer.ask(request, 11, FetchResponse)).responses[0].partitions[0]
+            assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+            peer.close()
+
+    run(work())
