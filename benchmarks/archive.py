@@ -31,7 +31,7 @@ from magicbyte.engine.records.encode import BatchHeader, Format, encode
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.scan import BatchTable, scan
 from magicbyte.engine.wire.checksum import crc32c
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 START = 1_700_000_000_000
 KEYS = 50_000

@@ -36,7 +36,7 @@ from magicbyte.engine.ports import Moment
 from magicbyte.engine.records.columns import BytesColumn, HeaderColumns, RecordColumns
 from magicbyte.engine.records.encode import Format, encode_chunks
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 TARGET = 2.0
 ROUNDS = 3

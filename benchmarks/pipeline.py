@@ -53,7 +53,7 @@ from magicbyte.engine.records.encode import Format
 from magicbyte.spark import local_session
 from magicbyte.spark.pipeline import driver, load
 from magicbyte.spark.pipeline.cluster import cluster
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 from pipeline_kills import below
 
 PAGE, HEADER_BYTES = 4096, 61

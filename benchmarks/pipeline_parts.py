@@ -22,7 +22,7 @@ from magicbyte.engine.log.files.index_writer import IndexRules
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.spark.pipeline import driver, load
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 ROUNDS = 5
 PER_SET, SETS_AT_ONCE = 100, 64

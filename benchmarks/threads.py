@@ -23,10 +23,10 @@ import harness
 from magicbyte.engine.log.files.directory import PartitionDirectory, discover
 from magicbyte.engine.log.files.reader import EVERYTHING, SegmentReader, stop_at_damage
 from magicbyte.engine.records.decode import DecodeOptions
-from magicbyte.tools.archive.blocks import read_records
-from magicbyte.tools.archive.findings import Depth
-from magicbyte.tools.archive.inventory import take_inventory
-from magicbyte.tools.archive.verify import verify
+from magicbyte.tools.offline.blocks import read_records
+from magicbyte.tools.offline.findings import Depth
+from magicbyte.tools.offline.inventory import take_inventory
+from magicbyte.tools.offline.verify import verify
 
 TARGET = 1.8
 COPIES = 4  # segments in the partition, so that a run takes long enough

@@ -267,7 +267,7 @@ def test_entries_are_walked_over_by_one_loop_for_each_form_that_they_have() -> N
 
 def test_the_next_offset_is_a_property_of_whatever_has_a_last_one() -> None:
     assert places(next_offsets) == {
-        "archive/rebuild.py look_ups.last_offset + 1",
+        "offline/rebuild.py look_ups.last_offset + 1",
         "broker/appends.py self.appended.last_offset + 1",
     }
 
@@ -286,14 +286,14 @@ def test_only_one_module_compares_releases() -> None:
 
 
 def test_texts_of_settings_are_typed_where_they_are_checked() -> None:
-    assert places(settings_typed, "archive/", "broker/", "groups/", "log/", "mirror/", "transactions/") == {
+    assert places(settings_typed, "offline/", "broker/", "groups/", "log/", "mirror/", "transactions/") == {
         "broker/settings.py text.lower() in ('true', 'false')",
     }
 
 
 def test_texts_of_a_topics_settings_are_parsed_by_one_function() -> None:
     """The parts of `log/` take the typed values from it."""
-    rooms = ("archive/", "broker/topic", "log/", "migration/", "mirror/", "public/", "rescue/", "spark/")
+    rooms = ("offline/", "broker/topic", "log/", "migration/", "mirror/", "public/", "rescue/", "spark/")
     assert places(topic_settings_parsed, *rooms) == {"broker/topic_config.py typed"}
 
 

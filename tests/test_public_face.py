@@ -36,12 +36,12 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.convert import ConversionReport
 from magicbyte.engine.records.encode import encode_records
 from magicbyte.public import logs, operations, sources
-from magicbyte.tools.archive.convert import PartitionConversion
-from magicbyte.tools.archive.diff import Difference, DiffReport, PartitionComparison, What
-from magicbyte.tools.archive.findings import Finding, Severity
-from magicbyte.tools.archive.inventory import FetchedInventory, PartitionInventory
-from magicbyte.tools.archive.salvage import Aside, Loss, SalvagedPartition, SalvageReport
-from magicbyte.tools.archive.tally import FormatCount, Holes, Lz4Headers, OpenTransaction, RecordFacts, Tally
+from magicbyte.tools.offline.convert import PartitionConversion
+from magicbyte.tools.offline.diff import Difference, DiffReport, PartitionComparison, What
+from magicbyte.tools.offline.findings import Finding, Severity
+from magicbyte.tools.offline.inventory import FetchedInventory, PartitionInventory
+from magicbyte.tools.offline.salvage import Aside, Loss, SalvagedPartition, SalvageReport
+from magicbyte.tools.offline.tally import FormatCount, Holes, Lz4Headers, OpenTransaction, RecordFacts, Tally
 
 FACE = Path(__file__).with_name("public_face.txt")
 RETURNED = (

@@ -26,7 +26,7 @@ from magicbyte.engine.log.files.checkpoints import (
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.index_writer import LATEST_RULES
 from magicbyte.engine.ports import TopicPartition
-from magicbyte.tools.archive.rebuild import put, rebuild
+from magicbyte.tools.offline.rebuild import put, rebuild
 
 ORDERS: Final = TopicPartition("orders", 0)
 ID: Final = "0123456789abcdef0123456789abcdef"

@@ -9,7 +9,7 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.tools.archive.convert import STATE
+from magicbyte.tools.offline.convert import STATE
 
 TXN = golden_data.log_case("3.9.1/txn-none")
 ZSTD = golden_data.log_case("4.3.1/basic-zstd")

@@ -13,7 +13,7 @@ import pytest
 
 import golden_data
 from cli.command import run
-from magicbyte.tools.archive import writer as writing
+from magicbyte.tools.offline import writer as writing
 from simulation import damaged_logs
 
 FLIPPED = golden_data.log_case("3.9.1/crash-flip.crashed")

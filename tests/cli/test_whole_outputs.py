@@ -30,7 +30,7 @@ from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.files import outputs
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
-from magicbyte.tools.archive import batch_list
+from magicbyte.tools.offline import batch_list
 
 CASE = golden_data.log_case("3.9.1/basic-none")
 PROGRAM = [sys.executable, "-m", "magicbyte"]
@@ -117,7 +117,7 @@ def test_a_signal_in_the_middle_of_a_parquet_file_ends_the_process_without_a_tra
 def test_a_log_directory_that_is_interrupted_has_whole_partitions_alone_and_is_gone_on_with(
     command: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from magicbyte.tools.archive import writer
+    from magicbyte.tools.offline import writer
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     arguments = [command, str(logs), *(["--to", "v1"] if command == "convert" else []), "--out"]

@@ -43,8 +43,8 @@ from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.scan import scan
 from magicbyte.engine.records.transactions import batch_facts
 from magicbyte.engine.transactions import records as transaction_records
-from magicbyte.tools.archive.batch_list import list_batches
-from magicbyte.tools.archive.inventory import take_inventory
+from magicbyte.tools.offline.batch_list import list_batches
+from magicbyte.tools.offline.inventory import take_inventory
 
 LIMIT = 1 << 16
 

@@ -24,7 +24,7 @@ from magicbyte.engine.records.decode import DEFAULT_OPTIONS, DecodeOptions, deco
 from magicbyte.engine.records.enriched import build_enriched_wrapper
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.message import build_message, build_wrapper
-from magicbyte.tools.archive.blocks import read_records
+from magicbyte.tools.offline.blocks import read_records
 
 MIB = 1 << 20
 A_RECORD = b"\x0c\0\0\0\1\1\0"  # the smallest: null key, null value, no headers

@@ -17,9 +17,9 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.entry import entries
-from magicbyte.tools.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
-from magicbyte.tools.archive.new_cluster import FIRST_OLD_ID
-from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
+from magicbyte.tools.offline.convert import ConvertOptions, convert_partitions, partitions_to_convert
+from magicbyte.tools.offline.new_cluster import FIRST_OLD_ID
+from magicbyte.tools.offline.salvage import SalvageOptions, salvage_logs
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

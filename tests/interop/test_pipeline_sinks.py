@@ -14,7 +14,7 @@ from magicbyte.engine.log.files.checkpoints import CLEAN_SHUTDOWN, OFFSET_CHECKP
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.reader import SegmentReader
 from magicbyte.spark.pipeline import driver, load
-from magicbyte.tools.archive.materialize import materialize
+from magicbyte.tools.offline.materialize import materialize
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess
 

@@ -29,9 +29,9 @@ from magicbyte.engine.records.control import ControlType, build_marker
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.extent import last_offsets
 from magicbyte.engine.records.scan import scan
-from magicbyte.tools.archive.convert import ConvertOptions, convert_partitions, partitions_to_convert
-from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.convert import ConvertOptions, convert_partitions, partitions_to_convert
+from magicbyte.tools.offline.salvage import SalvageOptions, salvage_logs
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from magicbyte.tools.archive.findings import Finding
-from magicbyte.tools.archive.salvage import SegmentPlan
+from magicbyte.tools.offline.findings import Finding
+from magicbyte.tools.offline.salvage import SegmentPlan
 from simulation.damaged_logs import DamagedLog, offset_field
 
 _IN_FRONT = 64 << 10  # of an entry, in which the record or message begins that seems to hold it

@@ -1,4 +1,4 @@
-"""Finds the statements of `log/` and `archive/` that an order on the disk or trust in a file hangs on, and changes one.
+"""Finds the statements of `log/` and `offline/` that an order on the disk or trust in a file hangs on, and changes one.
 
 A site is a statement of its own that calls `sync`, `rename` or their like, or an `if` that ends in `raise`: a check. It
 is named by its function, so that lines may move. A mutated function is compiled from its module's source and put in
@@ -23,7 +23,7 @@ from syntax import parsed
 PACKAGE = Path(magicbyte.__file__).parent
 MODULES = [
     path
-    for room in ("engine/log", "tools/archive")
+    for room in ("engine/log", "tools/offline")
     for path in sorted((PACKAGE / room).rglob("*.py"))
     if path.stem != "__init__"
 ]

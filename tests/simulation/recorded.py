@@ -25,7 +25,7 @@ from magicbyte.engine.log.files.outputs import SCRATCH, put_whole, whole_folder
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.records.encode import Format
 from magicbyte.testing.disk import SimulatedDisk
-from magicbyte.tools.archive.convert import (
+from magicbyte.tools.offline.convert import (
     STATE,
     ConvertOptions,
     convert_part,
@@ -33,9 +33,9 @@ from magicbyte.tools.archive.convert import (
     join_parts,
     partitions_to_convert,
 )
-from magicbyte.tools.archive.copies import copied_logs, lay_over
-from magicbyte.tools.archive.materialize import materialize
-from magicbyte.tools.archive.retain import RetentionLimits, held, retain_logs
+from magicbyte.tools.offline.copies import copied_logs, lay_over
+from magicbyte.tools.offline.materialize import materialize
+from magicbyte.tools.offline.retain import RetentionLimits, held, retain_logs
 from simulation.ledger import expect
 
 RECORDED: dict[str, Callable[[Path], None]] = {}

@@ -19,9 +19,9 @@ from typing import Any
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.segment_ranges import segment_ranges
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.tools.archive.findings import Depth
-from magicbyte.tools.archive.salvage import plan_segment
-from magicbyte.tools.archive.verify import verify
+from magicbyte.tools.offline.findings import Depth
+from magicbyte.tools.offline.salvage import plan_segment
+from magicbyte.tools.offline.verify import verify
 from simulation.damage_score import figures, of_salvage, of_verify
 from simulation.damaged_logs import DamagedLog, damage, log_of, write
 from simulation.memory import Memory

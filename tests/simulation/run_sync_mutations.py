@@ -1,4 +1,4 @@
-"""Takes out each sync of `log/` and `archive/` and each check that recovery trusts, moves each rename, and notes what
+"""Takes out each sync of `log/` and `offline/` and each check that recovery trusts, moves each rename, and notes what
 quick simulation misses it.
 
 Run: PYTHONPATH=tests python -m simulation.run_sync_mutations --out tests/simulation/sync_mutations.json

@@ -10,7 +10,7 @@ import pytest
 from fuzz import agreement
 from magicbyte.engine.log.files.entry_search import Limits
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.tools.archive.salvage import plan_segment
+from magicbyte.tools.offline.salvage import plan_segment
 from simulation.damage_score import Salvaged, of_salvage
 from simulation.damaged_logs import damaged
 from simulation.memory import Memory

@@ -8,8 +8,8 @@ import pytest
 
 from fuzz import agreement
 from magicbyte.engine.log.files.directory import discover
-from magicbyte.tools.archive.findings import Depth
-from magicbyte.tools.archive.verify import verify
+from magicbyte.tools.offline.findings import Depth
+from magicbyte.tools.offline.verify import verify
 from simulation.damage_score import Verified, of_verify
 from simulation.damaged_logs import damaged, write
 

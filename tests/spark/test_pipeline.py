@@ -350,7 +350,7 @@ def test_a_crash_behind_the_manifest_is_finished_by_the_next_run(
 def test_a_full_disk_fails_one_partition_and_the_rerun_completes(
     archive: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from magicbyte.tools.archive.writer import PartitionWriter
+    from magicbyte.tools.offline.writer import PartitionWriter
 
     append = PartitionWriter.append
 

@@ -30,7 +30,7 @@ from magicbyte.spark.pipeline.shuffle import Job
 from magicbyte.spark.pipeline.stages import copying
 from magicbyte.spark.pipeline.stages.copying import CopyDone, CopyPart
 from magicbyte.spark.pipeline.work import Work
-from magicbyte.tools.archive.compact_groups import SegmentGroup, WrittenGroup, join_groups, write_group
+from magicbyte.tools.offline.compact_groups import SegmentGroup, WrittenGroup, join_groups, write_group
 from spark.compactions import compacted
 from spark.conftest import lay_out_closed
 from spark.in_process import InProcess

@@ -16,7 +16,7 @@ from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import PipelineRun
 from magicbyte.spark.pipeline.stages.writing import WritePart, WrittenPart
 from magicbyte.spark.pipeline.units import find
-from magicbyte.tools.archive.writer import PartitionWriter
+from magicbyte.tools.offline.writer import PartitionWriter
 from spark.builders import NOW, comparable, ran
 from spark.conftest import lay_out, topic_of
 from spark.in_process import InProcess

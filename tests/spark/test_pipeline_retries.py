@@ -13,7 +13,7 @@ from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.spark.pipeline import driver, runner, turns, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.sink import SinkPlace
-from magicbyte.tools.archive.writer import PartitionWriter
+from magicbyte.tools.offline.writer import PartitionWriter
 from spark.in_process import InProcess, Tasks
 from spark.logs import some_records, write_partition
 from stage_proof import contents

@@ -30,7 +30,7 @@ from magicbyte.spark.pipeline.config import Pipeline, load
 from magicbyte.spark.pipeline.report import write_report
 from magicbyte.spark.pipeline.store_sink import StorePlace, StoreSink
 from magicbyte.spark.pipeline.units import find
-from magicbyte.tools.archive.materialize import materialize
+from magicbyte.tools.offline.materialize import materialize
 from spark.builders import run
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, read_all, reader_of, some_records, write_partition

@@ -24,9 +24,9 @@ from magicbyte.spark.log_sink import WORK, partitions_there
 from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.source import MagicbyteSource
 from magicbyte.spark.writing import LogStreamWriter, LogWriter, parse_write_options
-from magicbyte.tools.archive.findings import Depth, Severity
-from magicbyte.tools.archive.verify import verify
 from magicbyte.tools.mirror.log_target import LogTarget
+from magicbyte.tools.offline.findings import Depth, Severity
+from magicbyte.tools.offline.verify import verify
 from spark.logs import START, some_records
 
 SCHEMA = arrow_schema(headers=True)

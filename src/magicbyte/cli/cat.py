@@ -301,7 +301,7 @@ def _write_batches(
 ) -> None:
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.log.files.reader import SegmentReader
-    from magicbyte.tools.archive.batch_list import list_batches
+    from magicbyte.tools.offline.batch_list import list_batches
 
     left = sys.maxsize if wanted.count is None else wanted.count
     for partition in partitions:

@@ -14,7 +14,7 @@ from magicbyte.cli.options import OutputPath
 if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.engine.log.files.directory import PartitionDirectory
-    from magicbyte.tools.archive.copies import CopiedLogs
+    from magicbyte.tools.offline.copies import CopiedLogs
 
 
 def change_options(command: F) -> F:
@@ -49,7 +49,7 @@ def copies(
     if out is None or dry_run:
         yield None
         return
-    from magicbyte.tools.archive.copies import copied_logs
+    from magicbyte.tools.offline.copies import copied_logs
 
     with copied_logs(partitions, out) as found:
         yield found

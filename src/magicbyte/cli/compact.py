@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.cleaning.compaction_sets import Dropped
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.ports import TopicPartition
-    from magicbyte.tools.archive.compact import Compacted, CompactOptions
+    from magicbyte.tools.offline.compact import Compacted, CompactOptions
 
 
 @click.command(
@@ -87,7 +87,7 @@ def compact(
     from magicbyte.engine.log.files.index_writer import IndexRules
     from magicbyte.engine.log.files.left_out import in_use
     from magicbyte.engine.log.files.partitions import choose
-    from magicbyte.tools.archive.compact import CompactOptions, compact_logs
+    from magicbyte.tools.offline.compact import CompactOptions, compact_logs
 
     check_mode(out=out, in_place=in_place, dry_run=dry_run)
     logs = survey(paths, as_, needs_partition=True)
@@ -139,7 +139,7 @@ def _meant(
     partitions: list[PartitionDirectory], paths: tuple[str, ...], topics: tuple[str, ...]
 ) -> list[PartitionDirectory]:
     """Return the partitions to compact; without `topics`, those named by `paths` or compacted before."""
-    from magicbyte.tools.archive.compact import compacted_before
+    from magicbyte.tools.offline.compact import compacted_before
 
     if topics:
         return partitions
@@ -155,7 +155,7 @@ def _meant(
 
 def _refuse_unkeyed(partitions: list[PartitionDirectory], how: CompactOptions) -> None:
     """Raise LogDirectoryError for a log that was never compacted and has records without keys."""
-    from magicbyte.tools.archive.compact import compacted_before, unkeyed
+    from magicbyte.tools.offline.compact import compacted_before, unkeyed
 
     known = {each.path for each in compacted_before(partitions)}
     for partition in partitions:

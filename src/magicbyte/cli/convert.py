@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.records.convert import ConversionReport
     from magicbyte.engine.records.encode import Format
     from magicbyte.engine.records.layout import Dialect
-    from magicbyte.tools.archive.convert import PartitionConversion
+    from magicbyte.tools.offline.convert import PartitionConversion
 
 Json = dict[str, Any]
 
@@ -100,7 +100,7 @@ def convert(
     from magicbyte.engine.codecs import Codec
     from magicbyte.engine.log.files.directory import survey
     from magicbyte.engine.log.files.outputs import inputs_of, refuse_overlap
-    from magicbyte.tools.archive.convert import ConvertOptions, chosen_by_name, convert_partitions
+    from magicbyte.tools.offline.convert import ConvertOptions, chosen_by_name, convert_partitions
 
     logs = survey(paths, as_, needs_partition=True)
     partitions = chosen_by_name(logs.partitions, topics)
@@ -171,7 +171,7 @@ def _hint(done: PartitionConversion) -> str | None:
 
 def _sum(done: list[PartitionConversion]) -> ConversionReport:
     from magicbyte.engine.records.convert import ConversionReport
-    from magicbyte.tools.archive.convert import add_report
+    from magicbyte.tools.offline.convert import add_report
 
     total = ConversionReport()
     for each in done:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.records.columns import Record
     from magicbyte.engine.records.layout import Dialect
     from magicbyte.public.sources import Source
-    from magicbyte.tools.archive.diff import Difference, DiffReport
+    from magicbyte.tools.offline.diff import Difference, DiffReport
 
 
 IGNORABLE = ("timestamps", "headers", "control")
@@ -99,7 +99,7 @@ def diff(
     """
     from magicbyte.engine.log.files.directory import FoundLogs, PartitionDirectory
     from magicbyte.engine.log.files.partitions import choose
-    from magicbyte.tools.archive.diff import DiffOptions, Ignored, compare
+    from magicbyte.tools.offline.diff import DiffOptions, Ignored, compare
 
     damage = DamagePolicy(on_damage)
     with contextlib.ExitStack() as stack:
@@ -181,6 +181,6 @@ def _fields(record: Record, other: Record | None) -> list[str]:
 
 
 def _of_bytes(cell: bytes | None) -> str:
-    from magicbyte.tools.archive.diff import SHOWN
+    from magicbyte.tools.offline.diff import SHOWN
 
     return readable(cell) if not cell else f"{shortened(cell, SHOWN)} ({len(cell)} bytes)"

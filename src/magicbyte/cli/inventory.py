@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.files.missing import Missing
     from magicbyte.engine.ports import TopicPartition
     from magicbyte.engine.records.layout import Dialect
-    from magicbyte.tools.archive.inventory import FetchedInventory, PartitionInventory
-    from magicbyte.tools.archive.tally import FormatCount, Tally
+    from magicbyte.tools.offline.inventory import FetchedInventory, PartitionInventory
+    from magicbyte.tools.offline.tally import FormatCount, Tally
 
     Inventory = PartitionInventory | FetchedInventory
 
@@ -72,7 +72,7 @@ def inventory(
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.log.files.missing import CheckpointedOffsets, missing_partitions
     from magicbyte.engine.log.files.partitions import choose
-    from magicbyte.tools.archive.inventory import add_up, report_of, take_fetched_inventory, take_inventory
+    from magicbyte.tools.offline.inventory import add_up, report_of, take_fetched_inventory, take_inventory
 
     if deep and any(map(is_topic, paths)):
         raise click.UsageError("--deep is for logs on disk: of a topic in a cluster only headers are read")

@@ -88,8 +88,8 @@ def _source(context: click.Context, source: str) -> Client | LogSource:
         return _client(context, "source", "--from", source)
     from magicbyte.engine.log.files.partitions import meta_properties
     from magicbyte.engine.records.layout import Dialect
-    from magicbyte.tools.archive.convert import partitions_to_convert
     from magicbyte.tools.mirror.log_source import LogSource
+    from magicbyte.tools.offline.convert import partitions_to_convert
 
     partitions = partitions_to_convert([str(folder)]).values()
     for each in partitions:

@@ -106,7 +106,7 @@ def materialize(url: str, to: Path) -> None:
     from magicbyte.cli.progress import progress
     from magicbyte.engine.log.files.manifest import read_stored
     from magicbyte.engine.log.files.store import ObjectStore
-    from magicbyte.tools.archive.materialize import materialize as make
+    from magicbyte.tools.offline.materialize import materialize as make
 
     stored = read_stored(ObjectStore(url.rstrip("/")))
     total = 0 if stored is None else sum(size for output in stored.outputs for _, size, _ in output.files)

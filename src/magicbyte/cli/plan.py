@@ -237,7 +237,7 @@ def _format_text(facts: TopicFacts) -> str:
 
 
 def _phase_text(topic_plan: TopicPlan) -> str:
-    from magicbyte.tools.archive.migration import Phase
+    from magicbyte.tools.offline.migration import Phase
 
     phase = topic_plan.stage.phase
     return phase.value if phase in (Phase.DONE, Phase.UNKNOWN) else f"{phase.value} to {topic_plan.stage.target.title}"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.files.index_writer import IndexRules
     from magicbyte.engine.ports import TopicPartition
     from magicbyte.engine.records.layout import Dialect
-    from magicbyte.tools.archive.rebuild import RebuiltSegment
+    from magicbyte.tools.offline.rebuild import RebuiltSegment
 
 Json = dict[str, Any]
 
@@ -78,7 +78,7 @@ def rebuild_index(
     from magicbyte.engine.log.files.left_out import in_use
     from magicbyte.engine.log.files.outputs import inputs_of, refuse_overlaps
     from magicbyte.engine.log.files.partitions import choose
-    from magicbyte.tools.archive.rebuild import recognise
+    from magicbyte.tools.offline.rebuild import recognise
 
     if write and out is not None:
         raise click.UsageError("--write and --out: expected one of them")
@@ -130,7 +130,7 @@ def _rebuild(
     report: _Report,
     advance: Callable[[int], None],
 ) -> None:
-    from magicbyte.tools.archive.rebuild import put, rebuild
+    from magicbyte.tools.offline.rebuild import put, rebuild
 
     for segment in rebuild(partition, rules, dialect=dialect, limit=limit, progress=advance):
         written: list[str] = []

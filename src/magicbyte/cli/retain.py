@@ -22,7 +22,7 @@ from magicbyte.engine.errors import CorruptRecordError
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.ports import TopicPartition
-    from magicbyte.tools.archive.retain import Retained
+    from magicbyte.tools.offline.retain import Retained
 
 
 _BYTES = re.compile(r"([0-9]{1,15})\s*(|k|m|g|t)(?:i?b)?", re.IGNORECASE)
@@ -85,7 +85,7 @@ def retain(
     from magicbyte.engine.log.files.index_writer import IndexRules
     from magicbyte.engine.log.files.left_out import in_use
     from magicbyte.engine.log.files.partitions import choose
-    from magicbyte.tools.archive.retain import RetentionLimits, retain_logs
+    from magicbyte.tools.offline.retain import RetentionLimits, retain_logs
 
     if retention_ms is None and retention_bytes is None and before_offset is None:
         raise click.UsageError("expected --older-than, --bytes or --before-offset")
@@ -142,7 +142,7 @@ def retain(
 
 def _kept_by_key(partitions: list[PartitionDirectory], paths: tuple[str, ...]) -> list[PartitionDirectory]:
     """Return the partitions of compacted topics, except those whose own folder is named."""
-    from magicbyte.tools.archive.compact import kept_by_key
+    from magicbyte.tools.offline.compact import kept_by_key
 
     named = {Path(path).resolve() for path in paths}
     return [each for each in kept_by_key(partitions) if Path(each.path).resolve() not in named]

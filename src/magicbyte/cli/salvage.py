@@ -17,7 +17,7 @@ from magicbyte.cli.render import ended_text, many, size_text
 if TYPE_CHECKING:
     from magicbyte.engine.ports import TopicPartition
     from magicbyte.engine.records.layout import Dialect
-    from magicbyte.tools.archive.salvage import SalvagedPartition
+    from magicbyte.tools.offline.salvage import SalvagedPartition
 
 
 @click.command(cls=Command, examples=("magicbyte salvage tour/logs/kafka-0.8.2.2/basic-none-0 --out whole",))
@@ -53,8 +53,8 @@ def salvage(
     """
     from magicbyte.engine.log.files.directory import survey
     from magicbyte.engine.log.files.outputs import inputs_of, refuse_overlap
-    from magicbyte.tools.archive.convert import chosen_by_name
-    from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
+    from magicbyte.tools.offline.convert import chosen_by_name
+    from magicbyte.tools.offline.salvage import SalvageOptions, salvage_logs
 
     logs = survey(paths, as_, needs_partition=True)
     partitions = chosen_by_name(logs.partitions, topics)

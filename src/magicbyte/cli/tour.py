@@ -27,7 +27,7 @@ from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, TourEndedError, 
 from magicbyte.engine.extras import obtain, present
 
 if TYPE_CHECKING:
-    from magicbyte.tools.archive.inventory import PartitionInventory
+    from magicbyte.tools.offline.inventory import PartitionInventory
 
 BUNDLED = "logs"
 OLDEST = "logs/kafka-0.8.2.2"
@@ -258,7 +258,7 @@ class Tour:
     def _look(self) -> None:
         from magicbyte.engine.log.files.directory import discover
         from magicbyte.engine.log.files.left_out import in_use
-        from magicbyte.tools.archive.inventory import take_inventory
+        from magicbyte.tools.offline.inventory import take_inventory
 
         partitions = [each for each in in_use(discover(self.paths)) if each.segments]
         total = sum(each.size for each in partitions)
@@ -536,7 +536,7 @@ class Tour:
     def _example(self, magic: int) -> Example | None:
         """Return the smallest uncompressed batch of a magic with readable key and value, or a similar one."""
         from magicbyte.engine.log.files.reader import SegmentReader
-        from magicbyte.tools.archive.batch_list import list_batches
+        from magicbyte.tools.offline.batch_list import list_batches
 
         candidates: list[tuple[bool, int, Example]] = []
         for sound in self._sound():

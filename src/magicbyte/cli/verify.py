@@ -16,7 +16,7 @@ from magicbyte.public.sources import doubts
 if TYPE_CHECKING:
     from magicbyte.engine.ports import TopicPartition
     from magicbyte.engine.records.layout import Dialect
-    from magicbyte.tools.archive.findings import Finding
+    from magicbyte.tools.offline.findings import Finding
 
 Json = dict[str, Any]
 
@@ -58,8 +58,8 @@ def verify(
     from magicbyte.engine.log.files.directory import survey
     from magicbyte.engine.log.files.left_out import in_use
     from magicbyte.engine.log.files.partitions import choose
-    from magicbyte.tools.archive.findings import Depth, Severity
-    from magicbyte.tools.archive.verify import verify_all
+    from magicbyte.tools.offline.findings import Depth, Severity
+    from magicbyte.tools.offline.verify import verify_all
 
     if quick and deep:
         raise click.UsageError("--quick and --deep exclude each other")
@@ -102,7 +102,7 @@ def verify(
 
 
 def _text(finding: Finding) -> list[str]:
-    from magicbyte.tools.archive.findings import Severity
+    from magicbyte.tools.offline.findings import Severity
 
     line = f"{finding.severity.value}: {finding}"
     if finding.severity is not Severity.NOTE:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from magicbyte.engine.records.encode import Format
     from magicbyte.engine.records.layout import Dialect
     from magicbyte.public.sources import AnyPath
-    from magicbyte.tools.archive.convert import PartitionConversion
-    from magicbyte.tools.archive.diff import DiffReport
-    from magicbyte.tools.archive.findings import Finding
-    from magicbyte.tools.archive.inventory import FetchedInventory, PartitionInventory
-    from magicbyte.tools.archive.salvage import SalvagedPartition
+    from magicbyte.tools.offline.convert import PartitionConversion
+    from magicbyte.tools.offline.diff import DiffReport
+    from magicbyte.tools.offline.findings import Finding
+    from magicbyte.tools.offline.inventory import FetchedInventory, PartitionInventory
+    from magicbyte.tools.offline.salvage import SalvagedPartition
 
 Depth = Literal["quick", "usual", "deep"]
 Ignorable = Literal["timestamps", "headers", "control"]
@@ -56,7 +56,7 @@ def inventory(
 
     Raises the errors of `open_log`, and ValueError for an invalid argument.
     """
-    from magicbyte.tools.archive.inventory import take_fetched_inventory, take_inventory
+    from magicbyte.tools.offline.inventory import take_fetched_inventory, take_inventory
 
     path, threads = os.fspath(path), checked_threads(threads)
     if deep and is_topic(path):
@@ -96,8 +96,8 @@ def verify(
 
     Raises LogDirectoryError, UnknownTopicError, OSError, and ValueError for an invalid argument.
     """
-    from magicbyte.tools.archive.findings import Depth as DepthOfCheck
-    from magicbyte.tools.archive.verify import verify_all
+    from magicbyte.tools.offline.findings import Depth as DepthOfCheck
+    from magicbyte.tools.offline.verify import verify_all
 
     depths = {each.value: each for each in DepthOfCheck}
     if depth not in depths:
@@ -136,7 +136,7 @@ def convert(
     raised. Warns of each folder that is left out, and of everything that the files at `path` prove to be missing, as
     the command does. Raises LogDirectoryError, UnknownTopicError, UnsupportedCompressionError, OSError, ValueError.
     """
-    from magicbyte.tools.archive.convert import ConvertOptions, convert_partitions
+    from magicbyte.tools.offline.convert import ConvertOptions, convert_partitions
 
     partitions, folder = _input_and_output(path, out, topic, "convert")
     chosen = ConvertOptions(
@@ -161,7 +161,7 @@ def salvage(
     reports, and it warns as `convert` does. Nothing at `path` is changed. Raises LogDirectoryError, UnknownTopicError,
     OSError, ValueError.
     """
-    from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
+    from magicbyte.tools.offline.salvage import SalvageOptions, salvage_logs
 
     partitions, folder = _input_and_output(path, out, topic, "salvage")
     chosen = SalvageOptions(kafka, dialect, max_batch_bytes, new_cluster)
@@ -191,7 +191,7 @@ def diff(
 
     Raises the errors of `open_log`, UnknownTopicError, CorruptRecordError, and ValueError for an invalid argument.
     """
-    from magicbyte.tools.archive.diff import DiffOptions, Ignored, compare
+    from magicbyte.tools.offline.diff import DiffOptions, Ignored, compare
 
     names = {each.value: each for each in Ignored}
     if unknown := [each for each in ignore if each not in names]:
@@ -238,7 +238,7 @@ def _input_and_output(
 ) -> tuple[dict[TopicPartition, PartitionDirectory], Path]:
     """Return the partitions to read, and the output folder, which must not overlap; warn of gaps."""
     from magicbyte.engine.log.files.gaps import gaps_of
-    from magicbyte.tools.archive.convert import chosen_by_name
+    from magicbyte.tools.offline.convert import chosen_by_name
 
     path, folder, topics = _on_disk(path, what), local_output(os.fspath(out), folder=True), _topics(topic)
     logs = survey([path], needs_partition=True)

@@ -132,7 +132,7 @@ def read_source(
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.log.files.partitions import log_start_offset
     from magicbyte.engine.log.files.reader import SegmentReader
-    from magicbyte.tools.archive.blocks import read_records
+    from magicbyte.tools.offline.blocks import read_records
 
     if isinstance(source, PartitionDirectory):
         try:

@@ -247,7 +247,7 @@ def fetched_chunks(
 def fetched_headers(piece: TopicSlice, options: SourceOptions) -> Iterator[Headers]:
     """Yield the headers of the closed sets of a slice."""
     from magicbyte.engine.log.files.headers import headers_of
-    from magicbyte.tools.archive.inventory import SentPart
+    from magicbyte.tools.offline.inventory import SentPart
 
     for chunk, _, _ in fetched_chunks(piece, options):
         yield headers_of(SentPart(piece.path, chunk.position, chunk.table.buffer), chunk)

@@ -22,8 +22,8 @@ from magicbyte.engine.log.files.reader import Buffers, ScanRules, SegmentReader,
 from magicbyte.engine.log.files.resync import Sound, walk
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.scan import scan
-from magicbyte.tools.archive import blocks as archive_blocks
-from magicbyte.tools.archive.blocks import Block, blocks_of, read_blocks
+from magicbyte.tools.offline import blocks as archive_blocks
+from magicbyte.tools.offline.blocks import Block, blocks_of, read_blocks
 
 LIMIT = 5 << 20  # beyond a chunk: what is smaller may come with others, and is refused when it is decoded
 SEGMENTS = [

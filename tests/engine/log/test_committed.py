@@ -16,8 +16,8 @@ from magicbyte.engine.log.files.reader import Isolation, SegmentReader, Selectio
 from magicbyte.engine.records.control import ControlType, build_marker
 from magicbyte.engine.records.decode import DEFAULT_OPTIONS
 from magicbyte.engine.records.layout import TRANSACTIONAL_BIT
-from magicbyte.tools.archive import blocks
-from magicbyte.tools.archive.blocks import read_records
+from magicbyte.tools.offline import blocks
+from magicbyte.tools.offline.blocks import read_records
 
 PRODUCERS, SEGMENTS = 4, 3
 

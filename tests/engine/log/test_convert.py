@@ -35,8 +35,8 @@ from magicbyte.engine.records.entry import entries
 from magicbyte.engine.records.layout import MESSAGE_CRC
 from magicbyte.engine.records.message import build_message, build_wrapper
 from magicbyte.engine.wire.checksum import crc32
-from magicbyte.tools.archive import convert
-from magicbyte.tools.archive.convert import (
+from magicbyte.tools.offline import convert
+from magicbyte.tools.offline.convert import (
     STATE,
     ConvertOptions,
     PartitionConversion,

@@ -20,7 +20,7 @@ from magicbyte.engine.records.convert import convert
 from magicbyte.engine.records.encode import Format, encode
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.message import build_message
-from magicbyte.tools.archive.diff import DEFAULT_OPTIONS, Difference, DiffOptions, DiffReport, Ignored, What, diff_logs
+from magicbyte.tools.offline.diff import DEFAULT_OPTIONS, Difference, DiffOptions, DiffReport, Ignored, What, diff_logs
 
 SOUND = [case for case in golden_data.log_cases() if case.state != "crashed"]
 RECORDS = [

@@ -15,10 +15,10 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.decode import DecodeOptions
 from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.engine.records.layout import TimestampType
-from magicbyte.tools.archive.filter import RecordFilter, filter_partition
-from magicbyte.tools.archive.findings import Severity
-from magicbyte.tools.archive.verify import verify
-from magicbyte.tools.archive.writer import end_offset
+from magicbyte.tools.offline.filter import RecordFilter, filter_partition
+from magicbyte.tools.offline.findings import Severity
+from magicbyte.tools.offline.verify import verify
+from magicbyte.tools.offline.writer import end_offset
 
 NAME = TopicPartition("orders", 0)
 CASES = [case for case in golden_data.log_cases() if case.has_records]

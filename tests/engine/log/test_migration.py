@@ -13,7 +13,7 @@ from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
-from magicbyte.tools.archive.migration import (
+from magicbyte.tools.offline.migration import (
     Phase,
     Step,
     TopicEvidence,

@@ -22,13 +22,13 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.control import MARKER_BYTES, ControlType, build_marker, marker_of
 from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.engine.records.entry import entries
-from magicbyte.tools.archive.convert import ConvertOptions, convert_part, convert_partitions, join_parts
-from magicbyte.tools.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
-from magicbyte.tools.archive.findings import Depth, Severity
-from magicbyte.tools.archive.new_cluster import FIRST_OLD_ID
-from magicbyte.tools.archive.salvage import SalvageOptions, salvage_logs
-from magicbyte.tools.archive.verify import verify
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.convert import ConvertOptions, convert_part, convert_partitions, join_parts
+from magicbyte.tools.offline.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
+from magicbyte.tools.offline.findings import Depth, Severity
+from magicbyte.tools.offline.new_cluster import FIRST_OLD_ID
+from magicbyte.tools.offline.salvage import SalvageOptions, salvage_logs
+from magicbyte.tools.offline.verify import verify
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 KEY = TopicPartition("orders", 0)
 TIME = 1_700_000_000_000

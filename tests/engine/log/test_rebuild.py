@@ -16,8 +16,8 @@ from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.engine.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.engine.records.enriched import build_enriched_message
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.tools.archive.rebuild import FileState, put, rebuild, recognise
-from magicbyte.tools.archive.writer import PartitionWriter
+from magicbyte.tools.offline.rebuild import FileState, put, rebuild, recognise
+from magicbyte.tools.offline.writer import PartitionWriter
 
 CLOSED = [
     case

@@ -23,7 +23,7 @@ from magicbyte.engine.records.control import ControlType, build_marker
 from magicbyte.engine.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.message import build_message, build_wrapper
-from magicbyte.tools.archive.salvage import (
+from magicbyte.tools.offline.salvage import (
     DUPLICATE,
     IMPOSSIBLE,
     MEANINGLESS,
@@ -33,7 +33,7 @@ from magicbyte.tools.archive.salvage import (
     salvage_logs,
     salvage_partition,
 )
-from magicbyte.tools.archive.writer import PartitionWriter
+from magicbyte.tools.offline.writer import PartitionWriter
 from simulation import damaged_logs
 from simulation.memory import Memory
 

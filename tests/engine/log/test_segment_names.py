@@ -16,9 +16,9 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.decode import decode_rows
 from magicbyte.engine.records.extent import OFFSETS_AND_TIMES
 from magicbyte.engine.records.message import build_message, build_wrapper
-from magicbyte.tools.archive.findings import ORDER, Depth, Severity
-from magicbyte.tools.archive.salvage import SalvageOptions, SalvageReport, salvage_logs
-from magicbyte.tools.archive.verify import verify
+from magicbyte.tools.offline.findings import ORDER, Depth, Severity
+from magicbyte.tools.offline.salvage import SalvageOptions, SalvageReport, salvage_logs
+from magicbyte.tools.offline.verify import verify
 from simulation import damaged_logs
 
 FAR = 2**31 + 5

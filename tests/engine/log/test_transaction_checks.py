@@ -26,8 +26,8 @@ from magicbyte.engine.records.control import MARKER_BYTES, ControlType, build_ma
 from magicbyte.engine.records.extent import last_offsets
 from magicbyte.engine.records.scan import scan
 from magicbyte.engine.records.transactions import AbortedRange, CommittedFilter, table_facts
-from magicbyte.tools.archive.findings import Severity
-from magicbyte.tools.archive.verify import verify
+from magicbyte.tools.offline.findings import Severity
+from magicbyte.tools.offline.verify import verify
 from topic_settings import log_config
 
 NOW = 1_700_000_000_000

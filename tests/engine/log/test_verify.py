@@ -20,9 +20,9 @@ from magicbyte.engine.records.batch import build_batch
 from magicbyte.engine.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.message import build_message
-from magicbyte.tools.archive.findings import Depth, Finding, Severity
-from magicbyte.tools.archive.verify import verify
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.findings import Depth, Finding, Severity
+from magicbyte.tools.offline.verify import verify
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 from simulation import damaged_logs
 
 TORN = {"crash-tear.crashed", "crash-flip.crashed", "crash-zeros.crashed"}

@@ -13,9 +13,9 @@ from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.indexes import AbortedTransaction, TransactionIndex
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
-from magicbyte.tools.archive.findings import Depth, Finding, Severity
-from magicbyte.tools.archive.verify import verify
-from magicbyte.tools.archive.verify_parts import check_segments, join_checks
+from magicbyte.tools.offline.findings import Depth, Finding, Severity
+from magicbyte.tools.offline.verify import verify
+from magicbyte.tools.offline.verify_parts import check_segments, join_checks
 
 CASE = golden_data.log_case("3.9.1/txn-none")
 KEY = TopicPartition(CASE.topic, CASE.partition)

@@ -19,7 +19,7 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.enriched import build_enriched_message, build_enriched_wrapper
 from magicbyte.engine.records.entry import entries
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.tools.archive.writer import LogDirectoryWriter, PartitionWriter, temporary_name
+from magicbyte.tools.offline.writer import LogDirectoryWriter, PartitionWriter, temporary_name
 
 
 def names(folder: Path) -> list[str]:

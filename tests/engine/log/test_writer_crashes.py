@@ -15,8 +15,8 @@ from engine.log.appended import batch_of_two
 from golden_data import log_case
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.index_writer import IndexRules
-from magicbyte.tools.archive.rebuild import put, rebuild
-from magicbyte.tools.archive.writer import LogDirectoryWriter, PartitionWriter
+from magicbyte.tools.offline.rebuild import put, rebuild
+from magicbyte.tools.offline.writer import LogDirectoryWriter, PartitionWriter
 
 SEED = 20261121
 RULES = IndexRules.of("3.9.1")

@@ -18,7 +18,6 @@ from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest, 
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.broker.broker import Broker
-from magicbyte.tools.archive.migration import Phase, Step, StoredEntries, stage_of
 from magicbyte.tools.migration import planner, rehearsal
 from magicbyte.tools.migration.planner import (
     BrokerUsage,
@@ -32,6 +31,7 @@ from magicbyte.tools.migration.planner import (
 )
 from magicbyte.tools.migration.rehearsal import Load, rehearse
 from magicbyte.tools.migration.sightings import CLIENT_ID
+from magicbyte.tools.offline.migration import Phase, Step, StoredEntries, stage_of
 from server.broker.builders import asking, fetch, made, produce, read, records
 from server.broker.serving import Clock, Peer, Running
 from server.broker.test_admin import background_of

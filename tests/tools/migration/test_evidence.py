@@ -14,7 +14,6 @@ from magicbyte.cli.migrate import exit_status
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import Release
-from magicbyte.tools.archive.migration import SEE, Phase, Step, StoredEntries
 from magicbyte.tools.migration import planner
 from magicbyte.tools.migration.canary import BrokerRates, judge_canary
 from magicbyte.tools.migration.check import Facts, Verdict, check
@@ -25,6 +24,7 @@ from magicbyte.tools.migration.rollback import LedPartition, roll_back
 from magicbyte.tools.migration.sightings import CLIENT_ID, SeenClient, Sightings
 from magicbyte.tools.migration.status import BrokerFacts, ClusterPhase, ClusterStage, ClusterStep, stage_of_cluster
 from magicbyte.tools.migration.waiting import progress_of
+from magicbyte.tools.offline.migration import SEE, Phase, Step, StoredEntries
 from tools.migration.builders import broker
 
 DOCS = Path(__file__).parents[3] / "docs/commands"

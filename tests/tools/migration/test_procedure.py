@@ -7,12 +7,12 @@ import pytest
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import Release
-from magicbyte.tools.archive.migration import Phase, Step, StoredEntries, TopicStage, Use
 from magicbyte.tools.migration.evidence import Unknown
 from magicbyte.tools.migration.planner import TopicFacts, TopicPlan
 from magicbyte.tools.migration.procedure import objections, procedure
 from magicbyte.tools.migration.sightings import SeenClient
 from magicbyte.tools.migration.status import BrokerFacts, ClusterPhase, ClusterStage, ClusterStep, OldClient
+from magicbyte.tools.offline.migration import Phase, Step, StoredEntries, TopicStage, Use
 from tools.migration import builders
 
 READY = TopicStage(Format.V1, Phase.ONE, Step.SET_FORMAT)

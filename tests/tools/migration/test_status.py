@@ -4,7 +4,6 @@ import pytest
 
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import Release, releases_of
-from magicbyte.tools.archive.migration import Phase, Step, TopicStage
 from magicbyte.tools.migration.sightings import CLIENT_ID, SeenClient, Sightings
 from magicbyte.tools.migration.status import (
     BrokerFacts,
@@ -15,6 +14,7 @@ from magicbyte.tools.migration.status import (
     stage_of_cluster,
     target_of,
 )
+from magicbyte.tools.offline.migration import Phase, Step, TopicStage
 from tools.migration.builders import broker
 
 PRODUCE, FETCH, METADATA = 0, 1, 3

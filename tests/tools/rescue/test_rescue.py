@@ -20,7 +20,7 @@ from magicbyte.access.client.produce import send
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.records.encode import Format
 from magicbyte.testing import Broker
-from magicbyte.tools.archive import writer as writing
+from magicbyte.tools.offline import writer as writing
 from magicbyte.tools.rescue import produce as producing
 from magicbyte.tools.rescue import rescue as steps
 from tools.mirror.pair import CrashError, Seen, dies, records

@@ -20,7 +20,7 @@ from magicbyte.engine.log.files.units import duration_ms, size_of
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.tools.archive.convert import ConvertOptions
+from magicbyte.tools.offline.convert import ConvertOptions
 
 FORMATS = {"v0": Format.V0, "v1": Format.V1, "v2": Format.V2, "enriched": Format.ENRICHED}
 CODECS = ("keep", "none", "gzip", "snappy", "lz4", "zstd")

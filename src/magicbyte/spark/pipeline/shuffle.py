@@ -26,8 +26,8 @@ from magicbyte.engine.log.cleaning.compaction import Compaction
 from magicbyte.engine.log.cleaning.offset_marks import OffsetMarks
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.records.forms import form_for
-from magicbyte.tools.archive.compact import CompactOptions, looked_at
-from magicbyte.tools.archive.compact_groups import (
+from magicbyte.tools.offline.compact import CompactOptions, looked_at
+from magicbyte.tools.offline.compact_groups import (
     SegmentGroup,
     WrittenGroup,
     overlapping,

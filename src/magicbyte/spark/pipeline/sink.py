@@ -20,7 +20,7 @@ from magicbyte.engine.log.files.filesystem import LocalFiles, replace_file, sync
 from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.ports import TopicPartition
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 Json = dict[str, Any]
 

@@ -24,7 +24,7 @@ from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.engine.log.files.manifest import manifest_name, newest
 from magicbyte.engine.log.files.store import ObjectStore
 from magicbyte.spark.pipeline.sink import FORM, NUMBERS, PAGE, RUN, WORK, key_of
-from magicbyte.tools.archive.writer import write_checkpoints
+from magicbyte.tools.offline.writer import write_checkpoints
 
 Json = dict[str, Any]
 

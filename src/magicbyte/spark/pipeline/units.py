@@ -24,8 +24,8 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.spark.missing import report_missing
 from magicbyte.spark.pipeline.config import Pipeline, PipelineSource, Stage, matches
 from magicbyte.spark.pipeline.sink import FORM
-from magicbyte.tools.archive.compact import compacted_before
-from magicbyte.tools.archive.convert import by_name
+from magicbyte.tools.offline.compact import compacted_before
+from magicbyte.tools.offline.convert import by_name
 
 if TYPE_CHECKING:
     from magicbyte.spark.pipeline.topics import Aim, Live

@@ -20,8 +20,8 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.spark.pipeline.config import STAGES, Stage
 from magicbyte.spark.pipeline.sink import FORM, files_of
 from magicbyte.spark.pipeline.units import Unit, has_changed
-from magicbyte.tools.archive.rebuild import recognise
-from magicbyte.tools.archive.writer import end_offset
+from magicbyte.tools.offline.rebuild import recognise
+from magicbyte.tools.offline.writer import end_offset
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import FileEntry

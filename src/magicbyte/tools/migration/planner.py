@@ -34,7 +34,10 @@ from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.scan import scan
-from magicbyte.tools.archive.migration import (
+from magicbyte.tools.migration.brokers import NOTHING_GIVEN, GivenSettings, look_at_brokers
+from magicbyte.tools.migration.rehearsal import Cost, Load, rehearse
+from magicbyte.tools.migration.sightings import CLIENT_ID, is_fetcher
+from magicbyte.tools.offline.migration import (
     Phase,
     SegmentFacts,
     Step,
@@ -47,9 +50,6 @@ from magicbyte.tools.archive.migration import (
     segment_facts,
     stage_of,
 )
-from magicbyte.tools.migration.brokers import NOTHING_GIVEN, GivenSettings, look_at_brokers
-from magicbyte.tools.migration.rehearsal import Cost, Load, rehearse
-from magicbyte.tools.migration.sightings import CLIENT_ID, is_fetcher
 
 if TYPE_CHECKING:
     from magicbyte.access.client.client import Client, Topic

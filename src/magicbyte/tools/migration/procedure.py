@@ -8,10 +8,10 @@ from typing import Any, Final, assert_never
 
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, protocol_name, releases_of
-from magicbyte.tools.archive.migration import SEE, Step, TopicStage
 from magicbyte.tools.migration.evidence import Unknown
 from magicbyte.tools.migration.planner import TopicPlan
 from magicbyte.tools.migration.status import FORMAT, PROTOCOL, BrokerFacts, ClusterStage, ClusterStep, OldClient
+from magicbyte.tools.offline.migration import SEE, Step, TopicStage
 
 TOPIC_FORMAT: Final = "message.format.version"
 _CREATE_TOPICS, _ALTER_CONFIGS = 19, 33  # API keys

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import MAGIC_NAMES, inter_broker_versions
-from magicbyte.tools.archive.migration import format_read_by
 from magicbyte.tools.migration.procedure import Instruction, lifted
 from magicbyte.tools.migration.status import FORMAT, PROTOCOL, BrokerFacts
+from magicbyte.tools.offline.migration import format_read_by
 
 _FETCH: Final = 1
 

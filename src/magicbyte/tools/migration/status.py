@@ -21,9 +21,9 @@ from magicbyte.engine.releases import (
     protocol_version,
     releases_of,
 )
-from magicbyte.tools.archive.migration import SEE, Phase, Step, TopicStage, format_read_by
 from magicbyte.tools.migration.evidence import Unknown
 from magicbyte.tools.migration.sightings import CLIENT_ID, SeenClient, Sightings, caller_text, is_fetcher
+from magicbyte.tools.offline.migration import SEE, Phase, Step, TopicStage, format_read_by
 
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"

@@ -18,15 +18,15 @@ from magicbyte.engine.log.files.missing import Certainty, Missing, end_offset, m
 from magicbyte.engine.log.files.names import check_topic_name, is_named_by_offset, lone_segment
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import printable
-from magicbyte.tools.archive.diff import DiffOptions, DiffReport, Ignored, Side, What, diff_partition
-from magicbyte.tools.archive.salvage import SalvageOptions, salvage_partition
 from magicbyte.tools.mirror.plan import INTERNAL
+from magicbyte.tools.offline.diff import DiffOptions, DiffReport, Ignored, Side, What, diff_partition
+from magicbyte.tools.offline.salvage import SalvageOptions, salvage_partition
 from magicbyte.tools.rescue.unpack import begins_like_segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from magicbyte.tools.archive.salvage import SalvageReport
+    from magicbyte.tools.offline.salvage import SalvageReport
 
 OLD_CLUSTERS: Final = "it belongs to the old cluster"
 UNNAMED: Final = "expected a folder named TOPIC-N; --as TOPIC-N names a single one"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from magicbyte.access.client.source import Source
     from magicbyte.engine.log.files.missing import Missing
     from magicbyte.engine.ports import TopicPartition
-    from magicbyte.tools.archive.salvage import SalvageReport
     from magicbyte.tools.mirror.group_sync import GroupOffset
+    from magicbyte.tools.offline.salvage import SalvageReport
     from magicbyte.tools.rescue.backup import BackupReplica, Omission
 
 _COUNTED = DecodeOptions(keys=False, values=False, headers=False)

@@ -28,9 +28,9 @@ from magicbyte.engine.log.files.outputs import refuse_overlap, refuse_used
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.engine.records.encode import Format
-from magicbyte.tools.archive.convert import ConvertOptions, convert_partitions
-from magicbyte.tools.archive.salvage import SalvageOptions, SalvageReport, salvage_logs, salvage_partition
 from magicbyte.tools.mirror.log_source import LogSource
+from magicbyte.tools.offline.convert import ConvertOptions, convert_partitions
+from magicbyte.tools.offline.salvage import SalvageOptions, SalvageReport, salvage_logs, salvage_partition
 from magicbyte.tools.rescue.backup import BackupContent, missing_numbers, open_backup
 from magicbyte.tools.rescue.groups import stored_groups
 from magicbyte.tools.rescue.produce import Steps, planned, produce_all

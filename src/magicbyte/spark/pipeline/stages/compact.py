@@ -22,8 +22,8 @@ from magicbyte.spark.pipeline.work import (
     failed,
     raise_first,
 )
-from magicbyte.tools.archive.compact import CompactOptions, compact_logs, mend
-from magicbyte.tools.archive.compact_groups import WrittenGroup, join_groups
+from magicbyte.tools.offline.compact import CompactOptions, compact_logs, mend
+from magicbyte.tools.offline.compact_groups import WrittenGroup, join_groups
 
 
 def options_of(work: Work, stage: Stage) -> CompactOptions:

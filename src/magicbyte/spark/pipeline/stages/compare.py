@@ -57,7 +57,7 @@ class Compared(NamedTuple):
 
 def do(to_compare: ComparePart) -> Compared:
     """Compare a part. Runs in a worker; errors are part of the result."""
-    from magicbyte.tools.archive.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
+    from magicbyte.tools.offline.diff import DiffOptions, DiffReport, Ignored, Side, diff_partition
 
     begun, report = time.monotonic(), DiffReport()
     ignored = frozenset({Ignored.CONTROL} if to_compare.ignores_control else ())

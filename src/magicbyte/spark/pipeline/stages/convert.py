@@ -17,7 +17,7 @@ from magicbyte.spark.pipeline.work import (
 
 def run(work: Work, stage: Stage) -> Json:
     """Convert a partition. Return the record of the stage."""
-    from magicbyte.tools.archive.convert import STATE, convert_partitions
+    from magicbyte.tools.offline.convert import STATE, convert_partitions
 
     folder = work.next_folder()
     options = convert_options(stage, dialect=work.log.dialect, limit=work.unit.limit)
@@ -36,7 +36,7 @@ def parts(work: Work, stage: Stage) -> list[WritePart]:
 
 def write(to_write: WritePart, out: Path) -> Written:
     """Convert a part."""
-    from magicbyte.tools.archive.convert import convert_part
+    from magicbyte.tools.offline.convert import convert_part
 
     options = replace(
         convert_options(to_write.stage, dialect=to_write.partition.dialect, limit=to_write.limit),
@@ -52,7 +52,7 @@ def write(to_write: WritePart, out: Path) -> Written:
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
     """Join the parts. Return the record of the stage."""
-    from magicbyte.tools.archive.convert import add_report, join_parts
+    from magicbyte.tools.offline.convert import add_report, join_parts
 
     def put(folder: Path, made: list[Written]) -> Json:
         options = convert_options(stage, dialect=work.log.dialect, limit=work.unit.limit)

@@ -14,15 +14,15 @@ from magicbyte.spark.pipeline.work import (
     Json,
     Work,
 )
-from magicbyte.tools.archive.rebuild import recognise
+from magicbyte.tools.offline.rebuild import recognise
 
 if TYPE_CHECKING:
-    from magicbyte.tools.archive.filter import RecordFilter
+    from magicbyte.tools.offline.filter import RecordFilter
 
 
 def run(work: Work, stage: Stage) -> Json:
     """Write the selected records into a new log."""
-    from magicbyte.tools.archive.filter import filter_partition
+    from magicbyte.tools.offline.filter import filter_partition
 
     folder = work.next_folder()
     report = filter_partition(work.log, work.key, folder, _wanted(stage), limit=work.unit.limit)
@@ -37,7 +37,7 @@ def parts(work: Work, stage: Stage) -> list[WritePart]:
 
 def write(part: WritePart, out: Path) -> Written:
     """Filter a part."""
-    from magicbyte.tools.archive.filter import filter_part
+    from magicbyte.tools.offline.filter import filter_part
 
     wanted = _wanted(part.stage)
     made = filter_part(part.partition, part.key, out, wanted, rules=part.rules, limit=part.limit)
@@ -46,7 +46,7 @@ def write(part: WritePart, out: Path) -> Written:
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
     """Join the parts."""
-    from magicbyte.tools.archive.filter import join_filtered
+    from magicbyte.tools.offline.filter import join_filtered
 
     def put(folder: Path, made: list[Written]) -> Json:
         rules = recognise(work.log) or LATEST_RULES
@@ -56,7 +56,7 @@ def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
 
 
 def _wanted(stage: Stage) -> RecordFilter:
-    from magicbyte.tools.archive.filter import RecordFilter
+    from magicbyte.tools.offline.filter import RecordFilter
 
     given = stage.options
     first, end = given["from-offset"] or 0, given["to-offset"]

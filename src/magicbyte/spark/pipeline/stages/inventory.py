@@ -19,8 +19,8 @@ from magicbyte.spark.pipeline.work import (
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
-    from magicbyte.tools.archive.inventory import PartitionInventory
-    from magicbyte.tools.archive.inventory_parts import CountedSegments
+    from magicbyte.tools.offline.inventory import PartitionInventory
+    from magicbyte.tools.offline.inventory_parts import CountedSegments
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Counted(NamedTuple):
 
 def run(work: Work, stage: Stage) -> Json:
     """Count the content of a partition."""
-    from magicbyte.tools.archive.inventory import take_inventory
+    from magicbyte.tools.offline.inventory import take_inventory
 
     return _said(take_inventory(work.log, deep=stage.options["deep"], limit=work.unit.limit))
 
@@ -55,7 +55,7 @@ def parts(work: Work, stage: Stage) -> list[InventoryPart]:
 
 def do(to_count: InventoryPart) -> Counted:
     """Count a part. Runs in a worker; errors are part of the result."""
-    from magicbyte.tools.archive.inventory_parts import count_segments
+    from magicbyte.tools.offline.inventory_parts import count_segments
 
     begun = time.monotonic()
     try:
@@ -67,7 +67,7 @@ def do(to_count: InventoryPart) -> Counted:
 
 def join(work: Work, stage: Stage, parts: list[Counted]) -> Json:
     """Return the sums over all parts, with the check of the files beside the segments."""
-    from magicbyte.tools.archive.inventory_parts import join_counts
+    from magicbyte.tools.offline.inventory_parts import join_counts
 
     raise_first(part.error for part in parts)
     counted = [part.counted for part in parts if part.counted is not None]

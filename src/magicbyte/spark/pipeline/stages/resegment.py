@@ -12,12 +12,12 @@ from magicbyte.spark.pipeline.work import (
     Json,
     Work,
 )
-from magicbyte.tools.archive.rebuild import recognise
+from magicbyte.tools.offline.rebuild import recognise
 
 
 def run(work: Work, stage: Stage) -> Json:
     """Write the log in other segments."""
-    from magicbyte.tools.archive.resegment import resegment
+    from magicbyte.tools.offline.resegment import resegment
 
     folder, before, size = work.next_folder(), len(work.log.segments), stage.options["segment-bytes"]
     resegment(work.log, work.key, folder, size, joins=stage.do == "merge", limit=work.unit.limit)
@@ -32,7 +32,7 @@ def parts(work: Work, stage: Stage) -> list[WritePart]:
 
 def write(part: WritePart, out: Path) -> Written:
     """Split the segments of a part."""
-    from magicbyte.tools.archive.resegment import split_part
+    from magicbyte.tools.offline.resegment import split_part
 
     size = part.stage.options["segment-bytes"]
     made = split_part(part.partition, part.key, out, size, rules=part.rules, limit=part.limit)
@@ -41,7 +41,7 @@ def write(part: WritePart, out: Path) -> Written:
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
     """Join the parts."""
-    from magicbyte.tools.archive.resegment import join_split
+    from magicbyte.tools.offline.resegment import join_split
 
     before = len(work.log.segments)
 

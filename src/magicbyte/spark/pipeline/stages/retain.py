@@ -12,7 +12,7 @@ from magicbyte.spark.pipeline.work import (
 
 def run(work: Work, stage: Stage) -> Json:
     """Delete segments beyond the limits of time, size and offset."""
-    from magicbyte.tools.archive.retain import RetentionLimits, retain_logs
+    from magicbyte.tools.offline.retain import RetentionLimits, retain_logs
 
     given = stage.options
     limits = RetentionLimits(

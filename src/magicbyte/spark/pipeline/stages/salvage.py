@@ -15,12 +15,12 @@ from magicbyte.spark.pipeline.work import (
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
-    from magicbyte.tools.archive.salvage import SalvageOptions
+    from magicbyte.tools.offline.salvage import SalvageOptions
 
 
 def run(work: Work, stage: Stage) -> Json:
     """Write the sound entries into a new log."""
-    from magicbyte.tools.archive.salvage import salvage_logs
+    from magicbyte.tools.offline.salvage import salvage_logs
 
     folder = work.next_folder()
     (done,) = salvage_logs({work.key: work.log}, folder, _options(stage, work.log, work.unit.limit))
@@ -35,7 +35,7 @@ def parts(work: Work, stage: Stage) -> list[WritePart]:
 
 def write(part: WritePart, out: Path) -> Written:
     """Salvage a part."""
-    from magicbyte.tools.archive.salvage_parts import salvage_part
+    from magicbyte.tools.offline.salvage_parts import salvage_part
 
     made = salvage_part(part.partition, part.following, part.key, out, _options(part.stage, part.partition, part.limit))
     end_offset = made.segments[-1].end_offset if made.segments else 0
@@ -44,7 +44,7 @@ def write(part: WritePart, out: Path) -> Written:
 
 def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
     """Join the parts."""
-    from magicbyte.tools.archive.salvage_parts import join_salvaged
+    from magicbyte.tools.offline.salvage_parts import join_salvaged
 
     def put(folder: Path, made: list[Written]) -> Json:
         options = _options(stage, work.log, work.unit.limit)
@@ -54,7 +54,7 @@ def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
 
 
 def _options(stage: Stage, partition: PartitionDirectory, limit: int) -> SalvageOptions:
-    from magicbyte.tools.archive.salvage import SalvageOptions
+    from magicbyte.tools.offline.salvage import SalvageOptions
 
     return SalvageOptions(
         version=stage.options["kafka"],

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from magicbyte.engine.log.files.directory import PartitionDirectory
-    from magicbyte.tools.archive.findings import Finding
-    from magicbyte.tools.archive.verify_parts import CheckedSegments
+    from magicbyte.tools.offline.findings import Finding
+    from magicbyte.tools.offline.verify_parts import CheckedSegments
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class Verified(NamedTuple):
 
 def run(work: Work, stage: Stage) -> Json:
     """Check a partition. Return the findings."""
-    from magicbyte.tools.archive.findings import Depth
-    from magicbyte.tools.archive.verify import verify
+    from magicbyte.tools.offline.findings import Depth
+    from magicbyte.tools.offline.verify import verify
 
     return _said(verify([work.log], depth=Depth(stage.options["depth"]), limit=work.unit.limit))
 
@@ -65,8 +65,8 @@ def parts(work: Work, stage: Stage) -> list[VerifyPart]:
 
 def do(to_verify: VerifyPart) -> Verified:
     """Check a part. Runs in a worker; errors are part of the result."""
-    from magicbyte.tools.archive.findings import Depth
-    from magicbyte.tools.archive.verify_parts import check_segments
+    from magicbyte.tools.offline.findings import Depth
+    from magicbyte.tools.offline.verify_parts import check_segments
 
     begun = time.monotonic()
     try:
@@ -78,8 +78,8 @@ def do(to_verify: VerifyPart) -> Verified:
 
 def join(work: Work, stage: Stage, parts: list[Verified]) -> Json:
     """Return the findings of all parts and of the files beside them. Damage is checked again by one worker."""
-    from magicbyte.tools.archive.findings import Depth
-    from magicbyte.tools.archive.verify_parts import join_checks
+    from magicbyte.tools.offline.findings import Depth
+    from magicbyte.tools.offline.verify_parts import join_checks
 
     raise_first(part.error for part in parts)
     checked = [part.checked for part in parts if part.checked is not None]
@@ -89,7 +89,7 @@ def join(work: Work, stage: Stage, parts: list[Verified]) -> Json:
 
 
 def _said(findings: Iterable[Finding]) -> Json:
-    from magicbyte.tools.archive.findings import Severity
+    from magicbyte.tools.offline.findings import Severity
 
     found = list(findings)
     damage = next((str(each) for each in found if each.severity is Severity.ERROR), None)

@@ -21,7 +21,7 @@ from magicbyte.spark.pipeline.work import Json, TaskOutcome, Work, digest_of, fa
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory, SegmentFiles
-    from magicbyte.tools.archive.parts import WrittenSegment
+    from magicbyte.tools.offline.parts import WrittenSegment
 
 
 @dataclass(frozen=True, slots=True)

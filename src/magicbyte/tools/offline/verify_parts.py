@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from magicbyte.engine.compiled import kernel
 from magicbyte.engine.log.files.directory import log_directories
-from magicbyte.tools.archive.findings import Depth, Finding, Severity
-from magicbyte.tools.archive.verify import PartitionCheck, check_log_directory
+from magicbyte.tools.offline.findings import Depth, Finding, Severity
+from magicbyte.tools.offline.verify import PartitionCheck, check_log_directory
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.log.files.producer_state import LeaderEpochs
-    from magicbyte.tools.archive.verify_derived import TransactionCheck
+    from magicbyte.tools.offline.verify_derived import TransactionCheck
 
 
 class CheckedSegments(NamedTuple):

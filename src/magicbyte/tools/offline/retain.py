@@ -24,8 +24,8 @@ from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.log.live.retention import Removed
 from magicbyte.engine.ports import Moment, TopicPartition
-from magicbyte.tools.archive.rebuild import recognised
-from magicbyte.tools.archive.viewed import viewed_log
+from magicbyte.tools.offline.rebuild import recognised
+from magicbyte.tools.offline.viewed import viewed_log
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import WritableFileSystem

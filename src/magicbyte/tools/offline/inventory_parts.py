@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from magicbyte.engine.log.files.missing import CheckpointedOffsets, missing_of
-from magicbyte.tools.archive.inventory import CompanionCheck, EntryCounter, PartitionInventory, count_log, end_of
+from magicbyte.tools.offline.inventory import CompanionCheck, EntryCounter, PartitionInventory, count_log, end_of
 
 if TYPE_CHECKING:
     from magicbyte.engine.errors import CorruptRecordError

@@ -35,9 +35,9 @@ from magicbyte.engine.log.live.producers import producers_at
 from magicbyte.engine.log.live.segment_names import snapshot_offsets
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.records.decode import DecodeOptions
-from magicbyte.tools.archive.rebuild import recognised
-from magicbyte.tools.archive.retain import held, known_high_watermark, why_unsettled
-from magicbyte.tools.archive.viewed import viewed_log
+from magicbyte.tools.offline.rebuild import recognised
+from magicbyte.tools.offline.retain import held, known_high_watermark, why_unsettled
+from magicbyte.tools.offline.viewed import viewed_log
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.cleaning.offset_marks import OffsetMarks

@@ -28,7 +28,7 @@ from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.log.live.segment import Segment
 from magicbyte.engine.log.live.segment_names import CLEANED
 from magicbyte.engine.ports import Moment
-from magicbyte.tools.archive.compact import CompactOptions, exchange, looked_at
+from magicbyte.tools.offline.compact import CompactOptions, exchange, looked_at
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.cleaning.cleaned_transactions import Passage

@@ -59,7 +59,7 @@ from magicbyte.engine.records.layout import (
 from magicbyte.engine.records.message import MessageView
 from magicbyte.engine.records.proof import doubtful_rows
 from magicbyte.engine.records.scan import BatchTable, scan
-from magicbyte.tools.archive.findings import (
+from magicbyte.tools.offline.findings import (
     DELETE,
     FIX_LZ4,
     LIMIT,
@@ -79,7 +79,7 @@ from magicbyte.tools.archive.findings import (
     of_left_out,
     of_missing,
 )
-from magicbyte.tools.archive.verify_derived import TransactionCheck
+from magicbyte.tools.offline.verify_derived import TransactionCheck
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import DirectoryFiles, FoundLogs, PartitionDirectory, SegmentFiles

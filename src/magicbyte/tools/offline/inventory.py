@@ -32,14 +32,14 @@ from magicbyte.engine.records.forms import form_for
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.message import MessageView
 from magicbyte.engine.records.scan import scan
-from magicbyte.tools.archive.blocks import Block, blocks_of
-from magicbyte.tools.archive.tally import FormatCount, Holes, OpenTransaction, RecordFacts, Tally
+from magicbyte.tools.offline.blocks import Block, blocks_of
+from magicbyte.tools.offline.tally import FormatCount, Holes, OpenTransaction, RecordFacts, Tally
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.log.files.missing import Missing
     from magicbyte.engine.records.columns import RecordColumns
-    from magicbyte.tools.archive.diff import FetchedLog
+    from magicbyte.tools.offline.diff import FetchedLog
 
     Int64s = np.ndarray[Any, np.dtype[np.int64]]
     Bools = np.ndarray[Any, np.dtype[np.bool_]]

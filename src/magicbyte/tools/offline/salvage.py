@@ -47,7 +47,7 @@ from magicbyte.engine.records.layout import (
     Dialect,
 )
 from magicbyte.engine.records.scan import scan
-from magicbyte.tools.archive.writer import LogDirectoryWriter, temporary_name
+from magicbyte.tools.offline.writer import LogDirectoryWriter, temporary_name
 
 if TYPE_CHECKING:
     import uuid
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory, SegmentFiles
     from magicbyte.engine.ports import ReadableFile, TopicPartition
     from magicbyte.engine.records.scan import BatchTable
-    from magicbyte.tools.archive.writer import PartitionWriter
+    from magicbyte.tools.offline.writer import PartitionWriter
 
 
 class Loss(NamedTuple):

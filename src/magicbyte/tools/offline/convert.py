@@ -1,6 +1,6 @@
 """Convert whole logs: to another message format, to another codec, or only to correct LZ4 header checksums.
 
-`records/convert.py` converts the records, chunk by chunk, and `archive/writer.py` writes them. Partitions are finished
+`records/convert.py` converts the records, chunk by chunk, and `offline/writer.py` writes them. Partitions are finished
 one after the other. A file in the new log directory, STATE, has the conversion and its progress, so that another run of
 the same conversion continues after an interruption. Memory: some chunks of a few MiB.
 """
@@ -36,7 +36,7 @@ from magicbyte.engine.records.entry import parse_entry
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.lz4_repair import repair_lz4_headers
 from magicbyte.engine.releases import FIRST_WITH_MAGIC
-from magicbyte.tools.archive.diff import (
+from magicbyte.tools.offline.diff import (
     DiffOptions,
     DiffReport,
     Ignored,
@@ -44,8 +44,8 @@ from magicbyte.tools.archive.diff import (
     Side,
     diff_partition,
 )
-from magicbyte.tools.archive.parts import WrittenSegment, written_in
-from magicbyte.tools.archive.writer import LogDirectoryWriter, PartitionWriter, give_name, temporary_name
+from magicbyte.tools.offline.parts import WrittenSegment, written_in
+from magicbyte.tools.offline.writer import LogDirectoryWriter, PartitionWriter, give_name, temporary_name
 
 STATE = "conversion.jsonl"
 """Name of the file with the conversion and its results. Brokers ignore it.

@@ -40,7 +40,7 @@ from magicbyte.engine.records.control import MARKER_BYTES
 from magicbyte.engine.records.extent import last_offsets
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.scan import BatchTable, scan
-from magicbyte.tools.archive.new_cluster import closing_markers, of_new_cluster
+from magicbyte.tools.offline.new_cluster import closing_markers, of_new_cluster
 
 if TYPE_CHECKING:
     import uuid
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.log.files.indexes import Int64Array
     from magicbyte.engine.wire.checksum import Buffer
-    from magicbyte.tools.archive.parts import WrittenSegment
+    from magicbyte.tools.offline.parts import WrittenSegment
 
 _MAX_OFFSET = (1 << 63) - 1
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})

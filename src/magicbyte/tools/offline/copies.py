@@ -15,7 +15,7 @@ from magicbyte.engine.log.files.filesystem import LocalFiles, clone_file, exists
 from magicbyte.engine.log.files.outputs import inputs_of, refuse_overlap, refuse_used, whole_folder
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.ports import TopicPartition
-from magicbyte.tools.archive.retain import refuse_unsettled
+from magicbyte.tools.offline.retain import refuse_unsettled
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory

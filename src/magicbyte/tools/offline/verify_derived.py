@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from magicbyte.engine.log.files.aborted import SegmentAborts
 from magicbyte.engine.log.files.directory import LOG, TRANSACTION_INDEX
 from magicbyte.engine.records.transactions import table_facts
-from magicbyte.tools.archive.findings import REBUILD, Finding, Severity
+from magicbyte.tools.offline.findings import REBUILD, Finding, Severity
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.indexes import TransactionIndex

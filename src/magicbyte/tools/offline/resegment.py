@@ -11,15 +11,15 @@ from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.engine.log.files.partitions import log_start_offset, meta_properties
 from magicbyte.engine.log.files.reader import read_chunks
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
-from magicbyte.tools.archive.convert import last_epoch
-from magicbyte.tools.archive.parts import WrittenSegment, written_in
-from magicbyte.tools.archive.rebuild import recognise
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.convert import last_epoch
+from magicbyte.tools.offline.parts import WrittenSegment, written_in
+from magicbyte.tools.offline.rebuild import recognise
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.ports import TopicPartition
-    from magicbyte.tools.archive.writer import PartitionWriter
+    from magicbyte.tools.offline.writer import PartitionWriter
 
 
 def resegment(

@@ -35,10 +35,10 @@ from magicbyte.engine.records.layout import (
     Dialect,
     TimestampType,
 )
-from magicbyte.tools.archive.convert import last_epoch
-from magicbyte.tools.archive.parts import WrittenSegment, written_in
-from magicbyte.tools.archive.rebuild import recognise
-from magicbyte.tools.archive.writer import LogDirectoryWriter, PartitionWriter
+from magicbyte.tools.offline.convert import last_epoch
+from magicbyte.tools.offline.parts import WrittenSegment, written_in
+from magicbyte.tools.offline.rebuild import recognise
+from magicbyte.tools.offline.writer import LogDirectoryWriter, PartitionWriter
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory

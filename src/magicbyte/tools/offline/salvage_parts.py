@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from magicbyte.engine.log.files.partitions import meta_properties
-from magicbyte.tools.archive.parts import WrittenSegment, written_in
-from magicbyte.tools.archive.salvage import SalvageOptions, SalvageReport, log_starts, salvage_segments, salvage_writer
-from magicbyte.tools.archive.writer import LogDirectoryWriter
+from magicbyte.tools.offline.parts import WrittenSegment, written_in
+from magicbyte.tools.offline.salvage import SalvageOptions, SalvageReport, log_starts, salvage_segments, salvage_writer
+from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory, SegmentFiles
