@@ -13,7 +13,7 @@ from magicbyte.engine.errors import NetworkError
 
 
 def test_a_page_of_another_protocol_is_refused() -> None:
-    with pytest.raises(NetworkError, match="unknown url type: ftp"):
+    with pytest.raises(NetworkError, match="expected HOST:PORT, or a URL that begins with http"):
         run(scrape("ftp://127.0.0.1/metrics", PageAccess()))
 
 

@@ -166,7 +166,7 @@ def test_metadata_of_a_later_format_is_refused_and_left_alone(base: Path, folder
     with closing(sqlite3.connect(path / FILE_NAME)) as database:
         database.execute("PRAGMA user_version = 2")
     before = (path / FILE_NAME).read_bytes()
-    with pytest.raises(LogDirectoryError, match="expected format 1, found 2"):
+    with pytest.raises(LogDirectoryError, match="this magicbyte reads format 1, the file has format 2"):
         after_a_start(path, nothing_is_deleted)
     assert (path / FILE_NAME).read_bytes() == before
 
