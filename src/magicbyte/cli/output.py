@@ -176,12 +176,12 @@ class DamagePolicy:
     def missing(self, missing: Iterable[Missing]) -> None:
         """Count what a log directory proves to be missing as damage.
 
-        Not if it held no records, and not the end of a log, which a copy from a running broker misses as well: `verify`
-        calls that an error.
+        Not if it held no records, or compaction can have removed them; and not the end of a log, which a copy from a
+        running broker misses as well: `verify` calls that an error.
         """
-        from magicbyte.engine.log.files.missing import END_OF_LOG, Certainty
+        from magicbyte.engine.log.files.missing import END_OF_LOG
 
-        self.found += sum(each.certainty is not Certainty.NOTHING and each.what != END_OF_LOG for each in missing)
+        self.found += sum(each.is_loss and each.what != END_OF_LOG for each in missing)
 
     def exit(self) -> None:
         """Exit with status 1 if there was any damage."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from magicbyte.engine.log.files.directory import FoundLogs, PartitionDirectory, log_directories
-from magicbyte.engine.log.files.missing import Certainty, missing_in
+from magicbyte.engine.log.files.missing import missing_in
 from magicbyte.engine.printable import logger
 
 _log = logger("magicbyte.spark")
@@ -17,5 +17,5 @@ def report_missing(found: Sequence[PartitionDirectory], is_wanted: Callable[[str
     `found`: all partition folders at the given paths. `is_wanted`: whether a topic and partition would be read.
     """
     for missing in missing_in(FoundLogs(list(found), log_directories(found)), reads=False):
-        if missing.certainty is not Certainty.NOTHING and is_wanted(missing.topic, missing.partition):
+        if missing.is_loss and is_wanted(missing.topic, missing.partition):
             _log.warning("missing: %s", missing)

@@ -110,7 +110,7 @@ def test_a_log_that_ends_below_an_offset_that_it_had_reached_misses_its_end(dire
     assert facts(directory) == [("end of the log", (10, 12), Certainty.RECORDS)]
 
 
-GAP = ("segment", (5, 9), Certainty.UNKNOWN)
+GAP = ("segment", (5, 9), Certainty.POSSIBLE)
 
 
 def without_the_middle(directory: Path) -> Path:
@@ -150,7 +150,7 @@ def test_no_gap_is_reported_of_a_log_that_shows_compaction_or_whose_gap_is_expla
     checkpoint(directory, LOG_START, {ORDERS: 10})  # records below it are due for deletion
     assert facts(directory) == []
     checkpoint(directory, LOG_START, {ORDERS: 8})
-    assert facts(directory) == [("segment", (8, 9), Certainty.UNKNOWN)]
+    assert facts(directory) == [("segment", (8, 9), Certainty.POSSIBLE)]
     (directory / LOG_START).unlink()
     for suffix in (".swap", ".deleted"):
         unfinished = folder / f"{5:020}.log{suffix}"

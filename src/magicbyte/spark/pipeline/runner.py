@@ -319,7 +319,7 @@ def _refuse_missing(unit: Unit, *, is_salvaged: bool) -> None:
     if unit.live is not None:
         return
     for missing in missing_of(unit.partition, CheckpointedOffsets(), None):
-        if missing.what == NO_LOG or (missing.what == SEGMENT and not is_salvaged):
+        if missing.what == NO_LOG or (missing.what == SEGMENT and missing.is_loss and not is_salvaged):
             raise DamagedError(f"missing: {missing}")
 
 

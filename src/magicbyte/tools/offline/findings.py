@@ -73,6 +73,7 @@ class Finding:
 _BY_CERTAINTY: Final = {
     Certainty.RECORDS: Severity.ERROR,
     Certainty.UNKNOWN: Severity.WARNING,
+    Certainty.POSSIBLE: Severity.WARNING,
     Certainty.NOTHING: Severity.NOTE,
 }
 

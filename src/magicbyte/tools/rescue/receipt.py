@@ -154,7 +154,7 @@ class RescueReceipt:
         """Whether everything in the backup was sound, and is at the target."""
         left_out = any(omission.is_loss for omission in self.left_out.values())
         differ = any(replica.differing for each in self.partitions for replica in each.replicas)
-        found_all = not self.archive and not left_out and not self.gaps and not differ
+        found_all = not self.archive and not left_out and not any(gap.is_loss for gap in self.gaps) and not differ
         return found_all and all(each.is_complete for each in self.partitions)
 
     @property

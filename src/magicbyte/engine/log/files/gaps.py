@@ -25,7 +25,7 @@ class Gaps:
     def count(self) -> int:
         """How many of them may have had records that no other folder has."""
         only_copies = sum(folder.is_only_copy for folder in self.left_out)
-        return only_copies + sum(each.certainty is not Certainty.NOTHING for each in self.missing)
+        return only_copies + sum(each.is_loss for each in self.missing)
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each of them."""

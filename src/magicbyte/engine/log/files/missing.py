@@ -59,6 +59,7 @@ class Certainty(enum.Enum):
 
     RECORDS = "records"  # records were in what is missing
     UNKNOWN = "unknown"  # records may have been in it
+    POSSIBLE = "possible"  # records were in it, unless compaction or a filter has removed them
     NOTHING = "nothing"  # no records were in it, or their absence is explained
 
 
@@ -81,6 +82,11 @@ class Missing:
     certainty: Certainty = Certainty.RECORDS
     offsets: tuple[int, int] | None = None
     evidence: str | None = None
+
+    @property
+    def is_loss(self) -> bool:
+        """Whether a reader of the log has to take it for a loss: not what compaction or a filter leaves as well."""
+        return self.certainty in (Certainty.RECORDS, Certainty.UNKNOWN)
 
     @property
     def count(self) -> int | None:
@@ -335,7 +341,7 @@ def _missing_between(
             Missing(
                 partition.topic, partition.partition, f"{partition.path}/{end.offset:020}{LOG}", SEGMENT,
                 f"records up to offset {last}, by the name {after.base_offset:020}{LOG}",
-                f"a gap after {before.base_offset:020}{LOG}", _OF_GAP, Certainty.UNKNOWN, (first, last),
+                f"a gap after {before.base_offset:020}{LOG}", _OF_GAP, Certainty.POSSIBLE, (first, last),
                 after.log.path,
             )
         )  # fmt: skip
