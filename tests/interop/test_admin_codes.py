@@ -13,7 +13,12 @@ from server.broker.serving import Running
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
-SETTINGS = {"broker.id": "0", "num.partitions": "1", "auto.create.topics.enable": "false"}
+SETTINGS = {
+    "broker.id": "0",
+    "num.partitions": "1",
+    "auto.create.topics.enable": "false",
+    "background.threads": "10",  # Kafka's default: a change may at most double or halve it
+}
 
 SETTLES_S = 5  # of a real broker
 
