@@ -89,7 +89,7 @@ def describe(bootstrap: str, names: tuple[str, ...], under_replicated: bool, una
     from magicbyte.access.client.topic_report import MOVES_UNKNOWN
 
     partitions = asyncio.run(_described(bootstrap, names, under_replicated=under_replicated, unavailable=unavailable))
-    if any(each.adding is None for each in partitions):
+    if any(each.adding is None and each.is_under_replicated for each in partitions):
         complain(MOVES_UNKNOWN)
     if form == "json":
         by_topic = itertools.groupby(partitions, key=lambda each: each.topic)
