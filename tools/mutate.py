@@ -129,7 +129,7 @@ def walk(node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
         yield from walk(each, its_scope)
 
 
-def other_text(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+def other_text(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
     """Yield the changes of one node that this program knows: the part to replace, and its new text."""
     match node:
         case ast.Compare(left=left, ops=[operator], comparators=[right]) if type(operator) in COMPARISONS:
@@ -173,12 +173,12 @@ def changes_of(path: Path) -> Iterator[Change]:
     positions = Positions(text)
     for node, scope in walk(ast.parse(text), Scope()):
         for part, after in other_text(node):
-            start = positions.of(part.lineno, part.col_offset)  # type: ignore[attr-defined]
-            end = positions.of(part.end_lineno, part.end_col_offset)  # type: ignore[attr-defined]
+            assert part.end_lineno is not None and part.end_col_offset is not None, "of parsed text"
+            start = positions.of(part.lineno, part.col_offset)
+            end = positions.of(part.end_lineno, part.end_col_offset)
             at_import = not scope.in_function or scope.in_kernel
             name = str(path.relative_to(ROOT))
-            line: int = part.lineno  # type: ignore[attr-defined]
-            yield Change(name, scope.name, line, start, end, text[start:end], after, at_import)
+            yield Change(name, scope.name, part.lineno, start, end, text[start:end], after, at_import)
 
 
 def is_program(change: Change) -> bool:

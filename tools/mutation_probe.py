@@ -67,4 +67,4 @@ def pytest_sessionfinish() -> None:
     Path(f"{RESULTS}/passed").write_text(json.dumps(passed))
 
 
-builtins.mutation_probe = mutation_probe  # type: ignore[attr-defined]
+vars(builtins)["mutation_probe"] = mutation_probe

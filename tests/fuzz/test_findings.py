@@ -124,7 +124,15 @@ def test_records_with_impossible_offsets_are_shown() -> None:
 # ---- time
 
 
-@pytest.mark.parametrize(("magic", "form"), [(0, "compiled"), (2, "plain")])
+@pytest.mark.parametrize(
+    ("magic", "form"),
+    [
+        (0, "compiled"),
+        (2, "plain"),
+        pytest.param(0, "plain", marks=pytest.mark.slow),
+        pytest.param(2, "compiled", marks=pytest.mark.slow),
+    ],
+)
 def test_ten_thousand_damaged_entries_in_a_row_are_each_told(magic: int, form: str) -> None:
     entry = bytearray(batch(b"", count=0) if magic == 2 else build_message(0, 0, -1, None, None))
     entry[20 if magic == 2 else 15] ^= 1  # the checksum

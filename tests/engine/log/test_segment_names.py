@@ -37,6 +37,9 @@ ARRANGED: dict[str, Segments] = {
     "merged by a cleaner, with later segments": {0: [0, FAR, 2 * FAR], 3 * FAR: [3 * FAR], 3 * FAR + 1: [3 * FAR + 1]},
 }
 
+SHOW_NO_COMPACTION = {name for name in ARRANGED if name.startswith(("names of single batches", "merged by a cleaner"))}
+"""Gaps between their segments may be lost segments: no segment of a log with so few records has a gap in it."""
+
 
 def entry(offset: int, form: str) -> bytes:
     """Return an entry of one record."""
@@ -80,8 +83,8 @@ def test_every_sound_entry_is_salvaged_whatever_the_names_of_the_files(
     report, new = salvaged(written(tmp_path / "t-0", segments, form), tmp_path / "out")
     assert offsets_of(new) == sorted(offset for offsets in segments.values() for offset in offsets)
     assert (report.lost, report.aside) == ([], [])
-    found = [each for each in verify([new], depth=Depth.DEEP) if each.severity is not Severity.NOTE]
-    assert [each for each in found if each.what != "segment"] == []  # few records leave no sign of compaction in a log
+    found = {each.what for each in verify([new], depth=Depth.DEEP) if each.severity is not Severity.NOTE}
+    assert found == ({"segment"} if arranged in SHOW_NO_COMPACTION else set())
 
 
 @pytest.mark.parametrize("arranged", ARRANGED)
@@ -100,7 +103,8 @@ def test_verify_names_the_file_and_calls_no_entry_out_of_order(arranged: str, tm
     findings = list(verify([written(tmp_path / "t-0", ARRANGED[arranged])], depth=Depth.QUICK))
     assert not [each for each in findings if each.advice == ORDER]
     are_wrong = {"base offset in the file's name", "last offset of the segment"}
-    assert {each.what for each in findings} <= are_wrong | {"segment"}
+    gaps = {"segment"} if arranged in SHOW_NO_COMPACTION else set()
+    assert {each.what for each in findings} <= are_wrong | gaps
     assert bool(findings) == ("too low" not in arranged)  # such a name is possible for what is in the file
 
 

@@ -33,7 +33,7 @@ from magicbyte.engine.log.files.index_writer import (
 from magicbyte.engine.log.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.engine.log.files.producer_state import LeaderEpochs
-from magicbyte.engine.log.files.reader import read_chunks
+from magicbyte.engine.log.files.reader import MAX_OFFSET, read_chunks
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import MARKER_BYTES
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from magicbyte.engine.wire.checksum import Buffer
     from magicbyte.tools.offline.parts import WrittenSegment
 
-_MAX_OFFSET = (1 << 63) - 1
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK})
 _ROW_COLUMNS = ("position", "size", "magic", "attributes", "offset", "count")
 
@@ -351,7 +350,7 @@ class PartitionWriter:
             room = begin + self._segment_bytes - self._segment_size
             end = min(
                 int(np.searchsorted(ends, room, "right")),
-                int(np.searchsorted(last, min(self._base + MAX_RELATIVE, _MAX_OFFSET), "right")),
+                int(np.searchsorted(last, min(self._base + MAX_RELATIVE, MAX_OFFSET), "right")),
             )
             if not self._bases or (end <= start and (self._segment_size or last[start] - self._base > MAX_RELATIVE)):
                 self.roll(self._next_base(table, start, first, last))
@@ -549,7 +548,7 @@ def end_offset(partition: PartitionDirectory) -> int:
         if not segment.log.size:
             continue
         index = partition.offset_index(segment)
-        start = 0 if index is None else index.floor(_MAX_OFFSET)[1]
+        start = 0 if index is None else index.floor(MAX_OFFSET)[1]
         end = segment.base_offset
         with partition.files.open(segment.log.path) as file:
             for chunk in read_chunks(file, start=start, dialect=partition.dialect):
