@@ -173,7 +173,8 @@ def changes_of(path: Path) -> Iterator[Change]:
     positions = Positions(text)
     for node, scope in walk(ast.parse(text), Scope()):
         for part, after in other_text(node):
-            assert part.end_lineno is not None and part.end_col_offset is not None, "of parsed text"
+            assert part.end_lineno is not None
+            assert part.end_col_offset is not None
             start = positions.of(part.lineno, part.col_offset)
             end = positions.of(part.end_lineno, part.end_col_offset)
             at_import = not scope.in_function or scope.in_kernel
