@@ -420,10 +420,16 @@ STEPS = [
             ("num.replica.fetchers", "2"),
             ("background.threads", "21"),
             ("background.threads", "20"),
-            ("background.threads", "9"),
+            ("background.threads", "4"),
             ("queued.max.requests", "3"),
             ("ssl.keystore.location", "/nowhere"),
         )
+    ),
+    Step(
+        "set background.threads=40",
+        1,
+        changing(BROKER, BROKER_ID, ("background.threads", SET, "40")),
+        comes_to=lambda found: found[0][0] == ErrorCode.NONE,  # from 20: a broker takes a change after its answer
     ),
     Step("set a level", 1, changing(LOGGER, BROKER_ID, ("root", SET, "INFO"), only_check=True)),
     *(
