@@ -20,7 +20,7 @@ from magicbyte.server.broker.config import BrokerConfig
 from magicbyte.server.broker.dispatch import Dispatcher, Router
 from magicbyte.server.broker.entrance import EntranceServices, entrances
 from magicbyte.server.broker.runtime import Runtime
-from magicbyte.server.broker.scram_users import change_of
+from magicbyte.server.broker.scram_users import change_of, credential_of, secret_of_decoys
 from magicbyte.server.metadata.memory import MemoryStore
 
 PASSWORD: Final = "wonderland"
@@ -144,7 +144,9 @@ class _Place:
         kept = Credential.of("SCRAM-SHA-256", PASSWORD, b"salt of a test").dump()
         store.transaction([change_of(store, "alice", {"SCRAM-SHA-256": kept})])
         router = Router(runtime, lambda module: config.offer if module == "api_versions" else None, None)
-        services = EntranceServices(runtime, store, partial(Dispatcher, router))
+        services = EntranceServices(
+            runtime, partial(credential_of, store), partial(secret_of_decoys, store), partial(Dispatcher, router)
+        )
         self.entrance: Entrance = entrances(services)[LISTENER]
 
     def enter(self, before: bytes, data: bytes, piece: int) -> tuple[Entered | None, int]:

@@ -43,6 +43,20 @@ class QuotaEntity(NamedTuple):
     client_id: str | None = NOBODY
 
 
+CONNECTION_RATE: Final = "connection_creation_rate"
+"""The setting of an address."""
+TYPES: Final[Mapping[str, QuotaType]] = {each.value: each for each in QuotaType}
+Values = dict[str, float]
+"""The limits of an entity or an address, by the settings' names."""
+
+
+class StoredQuotas(NamedTuple):
+    """The quotas of all entities; for addresses, None stands for all without their own."""
+
+    clients: dict[QuotaEntity, Values]
+    addresses: dict[str | None, float]
+
+
 class QuotaLimit(NamedTuple):
     """The limit of a client, and the entity for which usage is counted."""
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.access.security.quotas import NOBODY, QuotaEntity, QuotaType
+from magicbyte.access.security.quotas import CONNECTION_RATE, NOBODY, TYPES, QuotaEntity, QuotaType
 from magicbyte.access.security.scram import HASHES
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, RequestRefusedError
 from magicbyte.engine.protocol.messages import alter_client_quotas as altering
 from magicbyte.engine.protocol.messages import describe_client_quotas as describing
 from magicbyte.server.broker import quota_nodes
-from magicbyte.server.broker.quota_nodes import CONNECTION_RATE, TYPES
 from magicbyte.server.broker.quota_reading import reread
 from magicbyte.server.broker.request import Request, UnboundHandler
 from magicbyte.server.broker.settings import INT_MAX, LONG_MAX

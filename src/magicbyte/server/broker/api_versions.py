@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.protocol.api import API_VERSIONS
 from magicbyte.engine.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -24,12 +23,6 @@ if TYPE_CHECKING:
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0: Final = 4
-
-
-def unsupported_versions(offer: Offer) -> ApiVersionsResponse:
-    """Return the response, in version 0, to an unsupported version of ApiVersions (KIP-511)."""
-    listed = {API_VERSIONS: offer.listed[API_VERSIONS]} if offer.tells_range else {}
-    return versions_response(listed, ErrorCode.UNSUPPORTED_VERSION)
 
 
 async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:

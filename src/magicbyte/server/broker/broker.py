@@ -326,7 +326,7 @@ class Broker:
 
     async def _listen(self) -> None:
         config = self.config
-        self._router = Router(self.runtime, self.parts.services_of, self.parts.rights)
+        self._router = Router(self.runtime, self.parts.services_of, self.parts.guard)
         self._server = Server(
             _limits(config),
             self._connected,
@@ -463,9 +463,15 @@ class Broker:
         """Return the authentication of each listener's connections; none is needed if no listener is secured."""
         if all(each.security_protocol == "PLAINTEXT" for each in self.config.listeners):
             return lambda _listener: None
+        from magicbyte.server.broker import scram_users
         from magicbyte.server.broker.entrance import EntranceServices, entrances
 
-        services = EntranceServices(self.runtime, self.metadata, self.handler_of)
+        services = EntranceServices(
+            self.runtime,
+            partial(scram_users.credential_of, self.metadata),
+            partial(scram_users.secret_of_decoys, self.metadata),
+            self.handler_of,
+        )
         made = await self.reading.run(entrances, services)
         return lambda listener: made.get(listener.name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from magicbyte.engine.errors import (
     BadVersionError,
@@ -38,12 +38,21 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.engine.protocol.messages.fetch import FetchPartition
     from magicbyte.server.broker.background import Background
-    from magicbyte.server.broker.coordinating import Coordinating
     from magicbyte.server.broker.membership import Membership
     from magicbyte.server.broker.metadata_cache import MetadataCache
     from magicbyte.server.broker.runtime import Runtime
     from magicbyte.server.broker.topics import Topics
     from magicbyte.server.metadata.on_loop import LoopStore
+
+    class OfPartitions(Protocol):
+        """A coordinator: it works for the partitions of its topic that this broker leads."""
+
+        def elected(self, partition: int, leader_epoch: int) -> None:
+            """Begin to work for a partition that this broker leads."""
+
+        def resigned(self, partition: int, leader_epoch: int) -> None:
+            """End the work for a partition."""
+
 
 logs = logger(__name__)
 
@@ -79,7 +88,7 @@ class ClusterReplicas(Replicas):
         membership: Membership,
         fetchers: ReplicaFetchers,
         background: Background,
-        coordinator_of: Callable[[str], Coordinating[Any, Any, Any] | None],
+        coordinator_of: Callable[[str], OfPartitions | None],
     ) -> None:
         """`coordinator_of` returns the coordinator whose topic this is, None for most topics."""
         super().__init__(runtime, topics)

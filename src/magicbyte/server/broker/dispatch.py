@@ -21,8 +21,8 @@ from magicbyte.engine.protocol import APIS, Api, read_request_header, write_resp
 from magicbyte.engine.protocol.api import API_VERSIONS
 from magicbyte.engine.protocol.message import Allowance
 from magicbyte.engine.protocol.outcomes import Collect, codes_of
-from magicbyte.server.broker.api_versions import unsupported_versions
 from magicbyte.server.broker.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
+from magicbyte.server.broker.offer import unsupported_versions
 from magicbyte.server.broker.request import ClientConnection, Handler, Request, UnboundHandler
 from magicbyte.server.broker.versions import OTHERS_MOST_BYTES, SERVED
 
@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from magicbyte.access.net.server import Answer
     from magicbyte.engine.protocol import Message
     from magicbyte.engine.protocol.messages.request_header import RequestHeader
-    from magicbyte.server.broker.rights_special import RightsServices
     from magicbyte.server.broker.runtime import Runtime
+
+    Guard = Callable[[int, Request[Any], Handler], Awaitable[Message | None]]
 
 log = logger(__name__)
 
@@ -72,11 +73,12 @@ def load_handlers(keys: Iterable[int] = FIRST_ASKED) -> None:
 class Router:
     """The handlers of one broker, each bound to its services at its first request.
 
-    `services_of` returns the services for the handlers of a module. `rights`: None if everything is allowed.
+    `services_of` returns the services for the handlers of a module. `guard` answers a request by its API key and
+    handler, as far as its sender may; None if everything is allowed.
     """
 
-    def __init__(self, runtime: Runtime, services_of: Callable[[str], Any], rights: RightsServices | None) -> None:
-        self.runtime, self.rights = runtime, rights
+    def __init__(self, runtime: Runtime, services_of: Callable[[str], Any], guard: Guard | None) -> None:
+        self.runtime, self.guard = runtime, guard
         self._services_of = services_of
         self._services: dict[str, Any] = {}  # by module
         self.routes: dict[int, _Route] = {}  # by API key
@@ -94,11 +96,7 @@ class Router:
 
     def handle(self, route: _Route, request: Request[Any]) -> Awaitable[Message | None]:
         """Return the response of the handler, as far as the authorizer permits."""
-        if self.rights is None:
-            return route.handler(request)
-        from magicbyte.server.broker.rights import answer
-
-        return answer(self.rights, route.api.key, request, route.handler)
+        return route.handler(request) if self.guard is None else self.guard(route.api.key, request, route.handler)
 
 
 def terms_of(head: memoryview) -> Terms:

@@ -28,13 +28,12 @@ from magicbyte.engine.protocol.messages.sasl_handshake import SaslHandshakeReque
 from magicbyte.server.broker.current_files import CurrentFiles
 from magicbyte.server.broker.listener_security import ListenerSecurity, security_of
 from magicbyte.server.broker.request import ClientConnection
-from magicbyte.server.broker.scram_users import credential_of, secret_of_decoys
 
 if TYPE_CHECKING:
     from magicbyte.access.net.server import Answer, Entrance
     from magicbyte.access.net.stream import Stream
     from magicbyte.access.security.oauth import TokenRules
-    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.access.security.server import Credential
     from magicbyte.engine.protocol.messages.request_header import RequestHeader
     from magicbyte.server.broker.listeners import Listener
     from magicbyte.server.broker.runtime import Runtime
@@ -52,10 +51,15 @@ _FIRST_WITH_SOFTWARE: Final = 3
 
 
 class EntranceServices(NamedTuple):
-    """The parts of the broker that authentications use. `handler_of` returns a connection's request handler."""
+    """The parts of the broker that authentications use.
+
+    `credential_of` returns that of a user for a mechanism, and calls its argument with damage. `secret_of_decoys`
+    returns the secret for the challenges of unknown users. `handler_of` returns a connection's request handler.
+    """
 
     runtime: Runtime
-    metadata: MetadataStore
+    credential_of: Callable[[str, Callable[[str], None], str], Credential | None]
+    secret_of_decoys: Callable[[], bytes]
     handler_of: Callable[[ClientConnection], Handler]
 
 
@@ -64,7 +68,7 @@ def entrances(services: EntranceServices) -> dict[str, Entrance]:
 
     Raises InvalidConfigError, MetadataError.
     """
-    secret = secret_of_decoys(services.metadata)
+    secret = services.secret_of_decoys()
     return {
         each.name: partial(_enter, services, each, CurrentFiles(each, services.runtime, security_of), secret)
         for each in services.runtime.config.listeners
@@ -145,7 +149,7 @@ class _Login:
         self, services: EntranceServices, security: ListenerSecurity, connection: ClientConnection, stream: Stream,
         incoming: Incoming, handler: Handler, secret_of_decoys: bytes,
     ) -> None:  # fmt: skip
-        self._runtime, self._metadata, self._secret_of_decoys = services.runtime, services.metadata, secret_of_decoys
+        self._runtime, self._services, self._secret_of_decoys = services.runtime, services, secret_of_decoys
         self._security, self._connection = security, connection
         self._stream, self._incoming, self._handler = stream, incoming, handler
         self._mechanism = self.user = ""
@@ -185,7 +189,7 @@ class _Login:
             assert self._security.tokens is not None, "read at the start"
             conversation = self._bearer_conversation(self._security.tokens)
         else:
-            known = partial(credential_of, self._metadata, mechanism, self._teller("damaged credentials", "%s: %s"))
+            known = partial(self._services.credential_of, mechanism, self._teller("damaged credentials", "%s: %s"))
             conversation = ScramServer(
                 mechanism,
                 known,

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol.api import API_VERSIONS
+from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.releases import FIRST_WITH_FEATURES, Release, inter_broker_versions
-from magicbyte.server.broker.versions import SERVED
+from magicbyte.server.broker.versions import SERVED, versions_response
 
 _FIRST, _FIRST_AFTER = "0.8.2", "4.2"
 _OWN_PROTOCOL: Final = (2, 8)
@@ -117,3 +120,9 @@ def offer_of(name: str) -> Offer:
         takes_prefixed_nonce=release.takes_prefixed_nonce,
         has_features=release.number >= FIRST_WITH_FEATURES,
     )
+
+
+def unsupported_versions(offer: Offer) -> ApiVersionsResponse:
+    """Return the response, in version 0, to an unsupported version of ApiVersions (KIP-511)."""
+    listed = {API_VERSIONS: offer.listed[API_VERSIONS]} if offer.tells_range else {}
+    return versions_response(listed, ErrorCode.UNSUPPORTED_VERSION)

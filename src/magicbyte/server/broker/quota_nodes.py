@@ -9,10 +9,10 @@ Values are text. Invalid ones are logged, and ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from magicbyte.access.security.quotas import NOBODY, QuotaEntity, QuotaType
+from magicbyte.access.security.quotas import CONNECTION_RATE, NOBODY, TYPES, QuotaEntity, StoredQuotas, Values
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import CreateNode, NodeChange, SetNode
 from magicbyte.engine.printable import logger
@@ -28,17 +28,6 @@ log = logger(__name__)
 
 CLIENTS: Final = "clients"
 ADDRESSES: Final = "ips"
-CONNECTION_RATE: Final = "connection_creation_rate"
-TYPES: Final[Mapping[str, QuotaType]] = {each.value: each for each in QuotaType}
-
-Values = dict[str, float]  # of an entity, by the settings' names
-
-
-class StoredQuotas(NamedTuple):
-    """The quotas of all entities; for addresses, None stands for all without their own."""
-
-    clients: dict[QuotaEntity, Values]
-    addresses: dict[str | None, float]
 
 
 def place_of(entity: QuotaEntity) -> tuple[str, str]:

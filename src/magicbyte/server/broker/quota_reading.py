@@ -20,4 +20,8 @@ async def reread_all(runtime: Runtime, metadata: MetadataStore) -> None:
 async def reread(runtime: Runtime, metadata: MetadataStore, kind: str, name: str) -> None:
     """Apply the quotas of one node. Raises MetadataError, NetworkError."""
     async with runtime.quotas.reading:
-        runtime.quotas.replace(kind, name, await runtime.reading.run(quota_nodes.read_one, metadata, kind, name))
+        values = await runtime.reading.run(quota_nodes.read_one, metadata, kind, name)
+        if (entity := quota_nodes.entity_at(kind, name)) is not None:
+            runtime.quotas.replace(entity, values)
+        elif kind == quota_nodes.ADDRESSES:
+            runtime.quotas.replace_address(quota_nodes.address_at(name), values)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.access.net.server import Hold, Mute
 from magicbyte.access.security.quotas import (
+    CONNECTION_RATE,
+    TYPES,
     ConnectionArrival,
     ConnectionRates,
     MutationMeter,
@@ -21,11 +23,11 @@ from magicbyte.access.security.quotas import (
     QuotaMeter,
     QuotaTable,
     QuotaType,
+    StoredQuotas,
+    Values,
 )
 from magicbyte.engine.errors import ErrorCode, RequestRefusedError
 from magicbyte.engine.protocol.framing import SIZE_BYTES
-from magicbyte.server.broker import quota_nodes
-from magicbyte.server.broker.quota_nodes import ADDRESSES, CONNECTION_RATE, TYPES, StoredQuotas, Values
 from magicbyte.server.broker.settings import INT_MAX, LONG_MAX
 
 if TYPE_CHECKING:
@@ -85,17 +87,17 @@ class BrokerQuotas:
         self.connections.of_addresses = stored.addresses
         self.is_limiting = not self._table.is_empty
 
-    def replace(self, kind: str, name: str, values: Values) -> None:
-        """Apply the tree's limits of a user, a client or an address."""
-        if (entity := quota_nodes.entity_at(kind, name)) is not None:
-            self._table.put(entity, _limits(values))
-            self.is_limiting = not self._table.is_empty
-        elif kind == ADDRESSES:
-            address = quota_nodes.address_at(name)
-            if CONNECTION_RATE in values:
-                self.connections.of_addresses[address] = values[CONNECTION_RATE]
-            else:
-                self.connections.of_addresses.pop(address, None)
+    def replace(self, entity: QuotaEntity, values: Values) -> None:
+        """Replace the limits of users and clients."""
+        self._table.put(entity, _limits(values))
+        self.is_limiting = not self._table.is_empty
+
+    def replace_address(self, address: str | None, values: Values) -> None:
+        """Replace the limit of an address; None: of all without their own."""
+        if CONNECTION_RATE in values:
+            self.connections.of_addresses[address] = values[CONNECTION_RATE]
+        else:
+            self.connections.of_addresses.pop(address, None)
 
     def settings_changed(self) -> None:
         """Apply the broker's current settings."""

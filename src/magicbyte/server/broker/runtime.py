@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from importlib import import_module
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from magicbyte.access.clock import SystemClock
 from magicbyte.access.net.complaints import Complaints
@@ -27,11 +27,15 @@ from magicbyte.server.broker.trimming import Trimming
 if TYPE_CHECKING:
     from random import Random
 
+    class OnDisk(Protocol):
+        """What lies on a disk, with whether its last short work took long."""
+
+        is_slow: bool
+
     from magicbyte.engine.errors import MagicbyteError
     from magicbyte.engine.ports import Clock
     from magicbyte.server.broker.config import BrokerConfig
     from magicbyte.server.broker.offer import Offer
-    from magicbyte.server.broker.partition import ServedPartition
 
 log = logger(__name__)
 T = TypeVar("T")
@@ -115,7 +119,7 @@ class Runtime:
 
     # ---- threads
 
-    async def run_short(self, threads: Threads, partition: ServedPartition, work: Callable[[], T]) -> T:
+    async def run_short(self, threads: Threads, partition: OnDisk, work: Callable[[], T]) -> T:
         """Run short work on a partition's log: by `Threads.run_short`, unless the disk is known to be slow."""
         started = now_ns()
         try:

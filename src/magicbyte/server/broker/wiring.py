@@ -5,7 +5,7 @@ A module's services are created at its first request, because the module is impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +14,7 @@ from magicbyte.server.broker.topic_changes import TopicChanges
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import MetadataStore
+    from magicbyte.engine.protocol import Message
     from magicbyte.server.broker.appends import Appends
     from magicbyte.server.broker.authorizer import Authorizer
     from magicbyte.server.broker.background import Background
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from magicbyte.server.broker.cluster_view import ClusterView
     from magicbyte.server.broker.controller import ControllerService
     from magicbyte.server.broker.coordinators import Coordinators
+    from magicbyte.server.broker.dispatch import Guard
     from magicbyte.server.broker.membership import Membership
     from magicbyte.server.broker.metadata_cache import MetadataCache
     from magicbyte.server.broker.replicas import Replicas
-    from magicbyte.server.broker.rights_special import RightsServices
+    from magicbyte.server.broker.request import Handler, Request
     from magicbyte.server.broker.runtime import Runtime
     from magicbyte.server.broker.sessions import Sessions
     from magicbyte.server.broker.throttles import ReplicationThrottle
@@ -72,13 +74,20 @@ class BrokerParts:
         return VerificationServices(self.runtime, self.replicas, self.coordinators)
 
     @property
-    def rights(self) -> RightsServices | None:
-        """Authorizes requests; None if everything is allowed."""
+    def guard(self) -> Guard | None:
+        """Answers requests as far as their senders may; None if everything is allowed."""
         if self.authorizer is None:
             return None
         from magicbyte.server.broker.rights_special import RightsServices
 
-        return RightsServices(self.runtime.config, self.authorizer, self.topics, self.cluster_view)
+        services = RightsServices(self.runtime.config, self.authorizer, self.topics, self.cluster_view)
+
+        def guard(key: int, request: Request[Any], handler: Handler) -> Awaitable[Message | None]:
+            from magicbyte.server.broker.rights import answer  # at the first request: a start does not wait for it
+
+            return answer(services, key, request, handler)
+
+        return guard
 
     def services_of(self, module: str) -> Any:
         """Return the services for the handlers of a module in this room."""
