@@ -98,9 +98,9 @@ def requests(which: str) -> float:
     from magicbyte.engine.records.columns import Record
     from magicbyte.engine.records.encode import Format, encode_records
     from magicbyte.server.broker.broker import Broker
-    from magicbyte.server.broker.config import BrokerConfig
-    from magicbyte.server.broker.parts import FilePart
-    from magicbyte.server.broker.request import ClientConnection
+    from magicbyte.server.serving.parts import FilePart
+    from magicbyte.server.serving.request import ClientConnection
+    from magicbyte.server.settings.config import BrokerConfig
 
     def frame(request: FetchRequest | ProduceRequest, version: int) -> bytes:
         return bytes(write_request(request, version, correlation_id=1, client_id="client"))[4:]

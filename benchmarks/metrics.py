@@ -50,12 +50,14 @@ from magicbyte.engine.protocol.messages.produce import (
 )
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
-from magicbyte.server.broker import appends, conversion, dispatch, fetch
+from magicbyte.server.apis import fetch
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.metrics import MOST_NEW, UNNAMED, ApiMetrics, Metrics, TopicMetrics
-from magicbyte.server.broker.parts import FilePart
-from magicbyte.server.broker.request import ClientConnection
+from magicbyte.server.partitions import appends, conversion
+from magicbyte.server.serving import dispatch
+from magicbyte.server.serving.metrics import MOST_NEW, UNNAMED, ApiMetrics, Metrics, TopicMetrics
+from magicbyte.server.serving.parts import FilePart
+from magicbyte.server.serving.request import ClientConnection
+from magicbyte.server.settings.config import BrokerConfig
 
 ROUNDS, REQUESTS, SCRAPES = 5, 2000, 20
 PARTITIONS = 200

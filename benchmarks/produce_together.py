@@ -28,10 +28,10 @@ from magicbyte.engine.protocol.messages.produce import PartitionProduceData, Pro
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.entry import parse_entry
 from magicbyte.engine.records.message import MessageView
-from magicbyte.server.broker.appends import Appends
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.request import ClientConnection
+from magicbyte.server.partitions.appends import Appends
+from magicbyte.server.serving.request import ClientConnection
+from magicbyte.server.settings.config import BrokerConfig
 
 TOPIC = "topic"
 COUNTS = (1, 10, 32)

@@ -36,7 +36,7 @@ from magicbyte.engine.protocol.messages.produce import (
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.settings.config import BrokerConfig
 from server.broker import Peer, Server
 
 DELAY_S = 0.02

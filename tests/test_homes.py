@@ -221,8 +221,9 @@ def places(detector: Detector, *rooms: str) -> set[str]:
     }
 
 
+SERVER = ("apis/", "broker/", "coordinating/", "partitions/", "serving/", "settings/", "stores/")
 CONNECTED = (
-    "broker/",
+    *SERVER,
     "client/",
     "launch/",
     "migration/",
@@ -251,7 +252,7 @@ def test_lz4_frames_and_blocks_are_read_in_one_place_for_each_kind_of_loop() -> 
 
 
 def test_an_append_has_one_record_made_by_the_room_of_appends() -> None:
-    assert places(append_records, "log/", "broker/", "mirror/", "spark/", "records/") == {
+    assert places(append_records, "log/", *SERVER, "mirror/", "spark/", "records/") == {
         "log/append/record_set.py RecordSet"
     }
     assert {name.rpartition("/")[0] for name in homes(set_makers)} == {"log/append"}
@@ -268,7 +269,7 @@ def test_entries_are_walked_over_by_one_loop_for_each_form_that_they_have() -> N
 def test_the_next_offset_is_a_property_of_whatever_has_a_last_one() -> None:
     assert places(next_offsets) == {
         "offline/rebuild.py look_ups.last_offset + 1",
-        "broker/appends.py self.appended.last_offset + 1",
+        "partitions/appends.py self.appended.last_offset + 1",
     }
 
 
@@ -286,15 +287,25 @@ def test_only_one_module_compares_releases() -> None:
 
 
 def test_texts_of_settings_are_typed_where_they_are_checked() -> None:
-    assert places(settings_typed, "offline/", "broker/", "groups/", "log/", "mirror/", "transactions/") == {
-        "broker/settings.py text.lower() in ('true', 'false')",
+    assert places(settings_typed, "offline/", *SERVER, "groups/", "log/", "mirror/", "transactions/") == {
+        "settings/settings.py text.lower() in ('true', 'false')",
     }
 
 
 def test_texts_of_a_topics_settings_are_parsed_by_one_function() -> None:
     """The parts of `log/` take the typed values from it."""
-    rooms = ("offline/", "broker/topic", "log/", "migration/", "mirror/", "public/", "rescue/", "spark/")
-    assert places(topic_settings_parsed, *rooms) == {"broker/topic_config.py typed"}
+    rooms = (
+        "offline/",
+        "stores/topic",
+        "settings/topic",
+        "log/",
+        "migration/",
+        "mirror/",
+        "public/",
+        "rescue/",
+        "spark/",
+    )
+    assert places(topic_settings_parsed, *rooms) == {"settings/topic_config.py typed"}
 
 
 NO_REPORTS: Final = {

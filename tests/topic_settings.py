@@ -8,8 +8,8 @@ from magicbyte.engine.log.append.rules import AppendRules
 from magicbyte.engine.log.cleaning.compaction import CompactionConfig
 from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.engine.log.live.config import LogConfig
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.topic_config import check_overrides, resolve
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.settings.topic_config import check_overrides, resolve
 
 BROKER = BrokerConfig()
 

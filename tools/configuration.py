@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from magicbyte.server.broker.config import REFUSED, SETTINGS
-from magicbyte.server.broker.listener_settings import OF_LISTENERS
-from magicbyte.server.broker.settings import INT_MAX, LONG_MAX, Setting, UpdateMode
-from magicbyte.server.broker.topic_config import TOPIC_SETTINGS
+from magicbyte.server.settings.config import REFUSED, SETTINGS
+from magicbyte.server.settings.listener_settings import OF_LISTENERS
+from magicbyte.server.settings.settings import INT_MAX, LONG_MAX, Setting, UpdateMode
+from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/reference/configuration.md"
 

@@ -16,12 +16,12 @@ from magicbyte.access.net.server import Entered, Entrance
 from magicbyte.access.net.stream import Buffer
 from magicbyte.access.security.server import Credential
 from magicbyte.engine.errors import MagicbyteError
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.dispatch import Dispatcher, Router
-from magicbyte.server.broker.entrance import EntranceServices, entrances
-from magicbyte.server.broker.runtime import Runtime
-from magicbyte.server.broker.scram_users import change_of, credential_of, secret_of_decoys
 from magicbyte.server.metadata.memory import MemoryStore
+from magicbyte.server.serving.dispatch import Dispatcher, Router
+from magicbyte.server.serving.entrance import EntranceServices, entrances
+from magicbyte.server.serving.runtime import Runtime
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.scram_users import change_of, credential_of, secret_of_decoys
 
 PASSWORD: Final = "wonderland"
 HANDSHAKE: Final = bytes.fromhex("0011000100000001000163")

@@ -22,7 +22,7 @@ sys.path = [str(HERE.parent), *(path for path in sys.path if Path(path).resolve(
 
 import atheris  # noqa: E402  (its import hook comes before what it instruments)
 
-GUIDED = {"login": ("magicbyte.server.broker.entrance", "magicbyte.access.net.server", "magicbyte.access.security")}
+GUIDED = {"login": ("magicbyte.server.serving.entrance", "magicbyte.access.net.server", "magicbyte.access.security")}
 """Modules whose coverage guides a target, by the beginning of their names; all for other targets.
 
 Counting branches takes half the time of a login, and other targets cover what reads messages.

@@ -25,7 +25,7 @@ from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.engine.releases import Release
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.settings.config import BrokerConfig
 from server.broker.serving import Peer
 from server.broker.succession import UNREACHABLE, Succession
 from server.broker.tree_changes import TOPIC, changes_by, make_all

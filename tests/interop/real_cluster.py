@@ -22,18 +22,18 @@ from magicbyte.engine.protocol.framing import read_request
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest
 from magicbyte.engine.releases import protocol_version, registration_version
 from magicbyte.engine.replication.state import PartitionState
-from magicbyte.server.broker.cluster import found_cluster, register
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.controller import ControllerService
-from magicbyte.server.broker.controller_requests import HANDLERS
-from magicbyte.server.broker.links import Links
-from magicbyte.server.broker.request import ClientConnection, Request
-from magicbyte.server.broker.threads import SystemThreads
-from magicbyte.server.broker.versions import SERVED, versions_response
+from magicbyte.server.apis.controller_requests import HANDLERS
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.layout import BrokerEndpoint
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
+from magicbyte.server.serving.request import ClientConnection, Request
+from magicbyte.server.serving.threads import SystemThreads
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.settings.versions import SERVED, versions_response
+from magicbyte.server.stores.cluster import found_cluster, register
+from magicbyte.server.stores.controller import ControllerService
+from magicbyte.server.stores.links import Links
 from ports import free_port
 from server.broker.controlled import ToldBroker
 from server.broker.serving import Clock

@@ -19,9 +19,9 @@ from magicbyte.access.clock import SystemClock
 from magicbyte.access.security.scram import HASHES
 from magicbyte.access.security.server import Credential
 from magicbyte.engine.ports import CreateNode, MetadataStore
-from magicbyte.server.broker.cluster import tell_of_config_change
-from magicbyte.server.broker.scram_users import USERS, change_of, sanitised
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
+from magicbyte.server.stores.cluster import tell_of_config_change
+from magicbyte.server.stores.scram_users import USERS, change_of, sanitised
 from magicbyte.testing.certificates import HOSTS, Authority
 
 USER: Final = "alice"

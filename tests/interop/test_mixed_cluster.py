@@ -19,9 +19,9 @@ from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.files.directory import LOG
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.partition import ServedPartition
 from magicbyte.server.metadata import layout
+from magicbyte.server.partitions.partition import ServedPartition
+from magicbyte.server.settings.config import BrokerConfig
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -7,7 +7,7 @@ import pytest
 
 from interop import matrix, releases
 from interop.releases import RELEASES, STEPS
-from magicbyte.server.broker.offer import offer_of as as_release
+from magicbyte.server.settings.offer import offer_of as as_release
 
 RECORDED = releases.load()
 LISTED = json.loads((Path(__file__).parents[1] / "server/broker/releases.json").read_text())

@@ -11,13 +11,13 @@ from interop import jvm, kafka_oracle
 from magicbyte.access.client import Client
 from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from magicbyte.engine.releases import numbers, registration_version
-from magicbyte.server.broker.cluster import register
-from magicbyte.server.broker.election import elect
-from magicbyte.server.broker.threads import SystemThreads
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.layout import BrokerEndpoint
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
+from magicbyte.server.serving.threads import SystemThreads
+from magicbyte.server.stores.cluster import register
+from magicbyte.server.stores.election import elect
 from server.broker.serving import Clock
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -24,10 +24,10 @@ from magicbyte.engine.errors import (
     UnknownOutcomeError,
 )
 from magicbyte.engine.ports import CreateNode, NodeEvent, SessionEvent, SetNode
-from magicbyte.server.broker.cluster import register
-from magicbyte.server.broker.threads import SystemThreads
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
+from magicbyte.server.serving.threads import SystemThreads
+from magicbyte.server.stores.cluster import register
 from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -15,7 +15,7 @@ from magicbyte.engine.replication import election, fetcher
 from magicbyte.engine.replication.leader import LeaderPartition
 from magicbyte.engine.replication.state import PartitionState
 from magicbyte.engine.replication.truncation import Truncation
-from magicbyte.server.broker import fetch
+from magicbyte.server.apis import fetch
 from magicbyte.testing.loop import StuckError
 from simulation.cluster_histories import History
 from simulation.plants import faults_of_plants

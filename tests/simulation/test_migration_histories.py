@@ -8,8 +8,8 @@ import pytest
 
 from magicbyte.engine.log.live.segment import FileSlice
 from magicbyte.engine.records.encode import Format
-from magicbyte.server.broker import fetch
-from magicbyte.server.broker.partition import ServedPartition
+from magicbyte.server.apis import fetch
+from magicbyte.server.partitions.partition import ServedPartition
 from simulation.cluster_faults import UnsoundError
 from simulation.migration_histories import STEPS, FormatStep, MigrationHistory
 

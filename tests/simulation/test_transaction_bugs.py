@@ -26,8 +26,8 @@ from magicbyte.engine.transactions.coordinator import Coordinator
 from magicbyte.engine.transactions.effects import SendMarkers
 from magicbyte.engine.transactions.loading import Loading
 from magicbyte.engine.transactions.transaction import Transaction, by_topic
-from magicbyte.server.broker.coordinating import Coordinating
-from magicbyte.server.broker.coordinator_log import CoordinatorLog
+from magicbyte.server.coordinating.coordinating import Coordinating
+from magicbyte.server.coordinating.coordinator_log import CoordinatorLog
 from magicbyte.testing.loop import StuckError
 from simulation.plants import faults_of_plants
 from simulation.transaction_histories import TransactionHistory
@@ -118,7 +118,7 @@ def a_new_coordinator_takes_the_first_record_for_the_last(patch: Patch) -> None:
         return last
 
     patch.setattr(Loading, "read", read)
-    patch.setattr("magicbyte.server.broker.coordinating.READ_BYTES", 300)
+    patch.setattr("magicbyte.server.coordinating.coordinating.READ_BYTES", 300)
 
 
 @planted(0)

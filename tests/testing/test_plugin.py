@@ -64,8 +64,8 @@ def test_modules_of_the_package_are_not_rewritten_for_assertions(suite: pytest.P
     suite.makeconftest("import pytest; pytest.register_assert_rewrite('magicbyte')")
     suite.makepyfile("""
     def test_loader():
-        import magicbyte.server.broker.config
-        assert type(magicbyte.server.broker.config.__spec__.loader).__name__ == "SourceFileLoader"
+        import magicbyte.server.settings.config
+        assert type(magicbyte.server.settings.config.__spec__.loader).__name__ == "SourceFileLoader"
     """)
     suite.runpytest_subprocess(*PLUGIN).assert_outcomes(passed=1)
 

@@ -7,9 +7,9 @@ import pytest
 
 from magicbyte.engine.errors import NetworkError, NoNodeError, SessionExpiredError, UnknownOutcomeError
 from magicbyte.engine.ports import MetadataStore, NodeEvent, SessionEvent
-from magicbyte.server.broker.cluster import register
-from magicbyte.server.broker.election import ControllerElection, elect
 from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.stores.cluster import register
+from magicbyte.server.stores.election import ControllerElection, elect
 from magicbyte.testing.tree import SimulatedTree
 
 

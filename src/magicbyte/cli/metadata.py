@@ -66,10 +66,10 @@ def import_(directory: Path, zookeeper: str) -> None:
 def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferred:
     from magicbyte.access.clock import SystemClock
     from magicbyte.server.broker.adoption import forget
-    from magicbyte.server.broker.topic_nodes import keep_all
     from magicbyte.server.metadata.salvage import is_served, open_metadata
     from magicbyte.server.metadata.sqlite import FILE_NAME
     from magicbyte.server.metadata.transfer import transfer
+    from magicbyte.server.stores.topic_nodes import keep_all
 
     require("cluster", "ZooKeeper")
     from magicbyte.server.metadata.zookeeper import ZooKeeperStore

@@ -24,7 +24,7 @@ from magicbyte.engine.log.files.filesystem import read_regular
 
 if TYPE_CHECKING:
     from magicbyte.server.broker.broker import Broker
-    from magicbyte.server.broker.config import BrokerConfig
+    from magicbyte.server.settings.config import BrokerConfig
 
 _FULL_COLLECTIONS = 1000  # collections of the middle generation before a full one
 
@@ -102,7 +102,7 @@ def serve(
 
 
 def _config(path: Path | None, given: Mapping[str, str]) -> BrokerConfig:
-    from magicbyte.server.broker.config import BrokerConfig
+    from magicbyte.server.settings.config import BrokerConfig
 
     return BrokerConfig(given) if path is None else BrokerConfig.parse(read_regular(path), given)
 
@@ -178,7 +178,7 @@ def _given(directory: Path | None, listen: str | None, others: Mapping[str, str 
 
 async def _run(config: BrokerConfig, *, repairs: bool) -> None:
     from magicbyte.server.broker.broker import Broker
-    from magicbyte.server.broker.trimming import keep_freed
+    from magicbyte.server.serving.trimming import keep_freed
 
     keep_freed()
     broker, ended = Broker(config, repairs=repairs), asyncio.Event()

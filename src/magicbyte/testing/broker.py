@@ -22,7 +22,7 @@ from magicbyte.engine.errors import ErrorCode, InvalidConfigError
 from magicbyte.engine.extras import require
 from magicbyte.engine.printable import logger
 from magicbyte.server.broker.broker import Broker as Served
-from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.testing.loop_thread import LoopThread, own_sockets
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import Clock, MetadataStore, SessionListener
     from magicbyte.engine.replication.state import PartitionState
     from magicbyte.public.sources import AnyPath
-    from magicbyte.server.broker.config import BrokerConfig
+    from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.testing.security import Security
 
 T = TypeVar("T")

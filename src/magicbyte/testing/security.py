@@ -13,7 +13,7 @@ from magicbyte.access.security.sasl import PLAIN
 from magicbyte.access.security.scram import HASHES
 from magicbyte.access.security.server import Credential
 from magicbyte.access.security.settings import PROTOCOLS, ClientSecurity
-from magicbyte.server.broker.scram_users import change_of
+from magicbyte.server.stores.scram_users import change_of
 from magicbyte.testing.certificates import Authority
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from magicbyte.server.broker.threads import ended
+from magicbyte.server.serving.threads import ended
 
 P = ParamSpec("P")
 T = TypeVar("T")

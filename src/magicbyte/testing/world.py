@@ -37,9 +37,9 @@ from magicbyte.access.client.client import Client
 from magicbyte.engine.errors import NetworkError
 from magicbyte.engine.printable import logger
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.dispatch import load_handlers
-from magicbyte.server.broker.versions import SERVED
+from magicbyte.server.serving.dispatch import load_handlers
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.settings.versions import SERVED
 from magicbyte.testing.disk import SimulatedDisk
 from magicbyte.testing.loop import START_NS, Process, VirtualClock, VirtualLoop, current_process
 from magicbyte.testing.network import SimulatedNetwork

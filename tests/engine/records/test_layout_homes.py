@@ -9,7 +9,7 @@ import magicbyte
 from magicbyte.engine.records import layout
 
 PACKAGE = Path(magicbyte.__file__).parent
-ROOMS = ("engine/records", "engine/log", "tools/offline", "tools/mirror", "server/broker")
+ROOMS = ("engine/records", "engine/log", "tools/offline", "tools/mirror", "server")
 FIELDS = {each.start for each in vars(layout).values() if isinstance(each, layout.Field)} - {0}
 POSITIONS = FIELDS | {layout.LOG_OVERHEAD, layout.RECORD_BATCH_OVERHEAD, layout.ATTRIBUTES.start + 1}
 WIDTHS = {8, 12}  # of integers and of entries of indexes, too: a position only where something is read or written

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.protocol import APIS, Message
 from magicbyte.engine.protocol.messages.produce import ProduceRequest
-from magicbyte.server.broker.offer import OWN
-from magicbyte.server.broker.versions import SERVED
+from magicbyte.server.settings.offer import OWN
+from magicbyte.server.settings.versions import SERVED
 
 TAGS = "unknown_tags"
 OF_ACLS = {"operation": 2, "permission_type": 3, "resource_type": 2, "resource_type_filter": 2}

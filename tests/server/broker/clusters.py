@@ -14,9 +14,9 @@ from magicbyte.access.client.offsets import bounds
 from magicbyte.access.clock import SystemClock
 from magicbyte.engine.ports import MetadataStore, SessionListener, WritableFileSystem
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.partition import ServedPartition
 from magicbyte.server.metadata.on_loop import OpenSession
+from magicbyte.server.partitions.partition import ServedPartition
+from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 from server.broker.serving import KEEP_ALL
 

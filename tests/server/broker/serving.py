@@ -11,7 +11,7 @@ from magicbyte.access.net.stream import SocketStream, Stream
 from magicbyte.engine import ports
 from magicbyte.engine.protocol import APIS, Message, read_response, write_request
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.settings.config import BrokerConfig
 
 R = TypeVar("R", bound=Message)
 CLOSED = b""

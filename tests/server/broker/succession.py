@@ -13,10 +13,10 @@ from magicbyte.engine.protocol.messages import alter_partition_reassignments as 
 from magicbyte.engine.protocol.messages import create_topics, delete_topics
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.engine.releases import FIRST_WITH_MOVES, registration_version
-from magicbyte.server.broker.cluster import register
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.layout import BrokerEndpoint, TopicNode
 from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.stores.cluster import register
 from ports import free_port
 from server.broker.serving import Peer
 

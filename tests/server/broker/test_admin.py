@@ -45,11 +45,11 @@ from magicbyte.engine.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from magicbyte.engine.records.columns import Record
-from magicbyte.server.broker.background import Background
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.topic_config import TOPIC_SETTINGS
-from magicbyte.server.broker.versions import SERVED
 from magicbyte.server.metadata import layout
+from magicbyte.server.partitions.background import Background
+from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
+from magicbyte.server.settings.versions import SERVED
 from server.broker.serving import CLOSED, Peer, Running
 
 RECORDED = json.loads((Path(__file__).parent / "admin-answers-3.9.1.json").read_text())
@@ -179,7 +179,7 @@ def test_a_setting_without_effect_is_checked_like_the_others(name: str, value: s
 
 
 def test_the_levels_of_loggers_are_described_and_changed_as_in_kafka(folder: Path) -> None:
-    name, package = "magicbyte.server.broker.membership", logging.getLogger("magicbyte")
+    name, package = "magicbyte.server.stores.membership", logging.getLogger("magicbyte")
     before = package.level
     logger(name)
 

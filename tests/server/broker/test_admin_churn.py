@@ -15,7 +15,7 @@ from magicbyte.access.client.offsets import bounds
 from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.errors import BrokerError, ErrorCode, OffsetOutOfRangeError
 from magicbyte.engine.records.columns import Record
-from magicbyte.server.broker import topic_changes
+from magicbyte.server.coordinating import topic_changes
 from server.broker.serving import Running
 
 WORKERS, EACH = 6, 70

@@ -23,8 +23,8 @@ from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.entry import entries
 from magicbyte.engine.releases import line_of
 from magicbyte.server.broker.adoption import forget
-from magicbyte.server.broker.config import BrokerConfig
 from magicbyte.server.metadata.sqlite import SqliteStore
+from magicbyte.server.settings.config import BrokerConfig
 from server.broker.serving import Clock, Peer, Running
 
 CASES = [each for each in golden_data.log_cases(state="clean shutdown") if each.has_records and each.codec == "lz4"]

@@ -43,8 +43,8 @@ from magicbyte.engine.protocol.messages.produce import (
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.offer import OWN
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.settings.offer import OWN
 from server.broker.serving import CLOSED, Clock, Peer, Running
 
 TIME = 1_700_000_000_000

@@ -23,12 +23,12 @@ from magicbyte.engine.ports import CreateNode, MetadataStore, SessionEvent, Sess
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.releases import line_of, protocol_version
-from magicbyte.server.broker import cluster as cluster_of_membership
-from magicbyte.server.broker import membership
-from magicbyte.server.broker.cluster_replicas import ClusterReplicas, Order
-from magicbyte.server.broker.threads import ended
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.on_loop import LoopStore, OpenSession
+from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
+from magicbyte.server.serving.threads import ended
+from magicbyte.server.stores import cluster as cluster_of_membership
+from magicbyte.server.stores import membership
 from magicbyte.testing.tree import SimulatedSession
 from server.broker.builders import records
 from server.broker.clusters import Members, cluster, make, replicas, until, values
@@ -320,7 +320,7 @@ def test_a_session_that_expires_while_the_broker_joins_is_followed_by_another(
             members.tree.expire_session(expired[0])
         return await real(*given)
 
-    monkeypatch.setattr(f"magicbyte.server.broker.membership.{call}", expires)
+    monkeypatch.setattr(f"magicbyte.server.stores.membership.{call}", expires)
 
     async def work() -> None:
         broker = await members.start(1)

@@ -19,7 +19,7 @@ from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import MAGIC
 from magicbyte.engine.replication.state import PartitionState
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.cluster_replicas import ClusterReplicas, Order
+from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
 from server.broker.builders import records
 from server.broker.clusters import Members, cluster, make, replicas, until, values
 

@@ -11,12 +11,12 @@ from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import InvalidConfigError
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect, TimestampType
-from magicbyte.server.broker.config import REFUSED, SETTINGS, BrokerConfig
-from magicbyte.server.broker.kafka_settings import OTHERS, other_setting
-from magicbyte.server.broker.listener_settings import OF_LISTENERS
-from magicbyte.server.broker.listeners import Listener
-from magicbyte.server.broker.settings import SettingType, UpdateMode
-from magicbyte.server.broker.topic_config import TOPIC_SETTINGS, resolve
+from magicbyte.server.settings.config import REFUSED, SETTINGS, BrokerConfig
+from magicbyte.server.settings.kafka_settings import OTHERS, other_setting
+from magicbyte.server.settings.listener_settings import OF_LISTENERS
+from magicbyte.server.settings.listeners import Listener
+from magicbyte.server.settings.settings import SettingType, UpdateMode
+from magicbyte.server.settings.topic_config import TOPIC_SETTINGS, resolve
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LONGEST = (1 << 63) - 1

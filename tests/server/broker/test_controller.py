@@ -11,9 +11,9 @@ from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataReq
 from magicbyte.engine.replication.controller import KnownState
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.state import PartitionState
-from magicbyte.server.broker.controller import NOBODY
-from magicbyte.server.broker.controller_term import IsrAnswer, IsrWish
 from magicbyte.server.metadata import layout
+from magicbyte.server.stores.controller import NOBODY
+from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
 from server.broker.controlled import ControlledCluster, controlled, partitions, until
 
 T0 = TopicPartition("t", 0)
@@ -561,7 +561,7 @@ def test_partitions_are_given_back_to_their_preferred_leaders() -> None:
         await until(lambda: cluster.brokers[1].metadata.get(T0) == 2)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("magicbyte.server.broker.controller_term._FIRST_REBALANCE_S", 0)
+        patch.setattr("magicbyte.server.stores.controller_term._FIRST_REBALANCE_S", 0)
         controlled(go)
 
 

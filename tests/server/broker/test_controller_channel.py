@@ -15,7 +15,7 @@ from magicbyte.engine.protocol import Message
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from magicbyte.engine.replication.controller import LeaderAndIsr, PartitionOrder, StopReplicas, UpdateMetadata
 from magicbyte.engine.replication.state import PartitionState
-from magicbyte.server.broker.controller_channel import BrokerChannel, Control
+from magicbyte.server.stores.controller_channel import BrokerChannel, Control
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)
 

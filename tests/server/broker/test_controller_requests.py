@@ -34,11 +34,11 @@ from magicbyte.engine.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.controller import ControllerService
-from magicbyte.server.broker.controller_requests import HANDLERS
-from magicbyte.server.broker.request import ClientConnection, Request
+from magicbyte.server.apis.controller_requests import HANDLERS
 from magicbyte.server.metadata import layout
+from magicbyte.server.serving.request import ClientConnection, Request
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.controller import ControllerService
 from server.broker.controlled import ControlledCluster, controlled, until
 from server.broker.serving import Peer, Running
 

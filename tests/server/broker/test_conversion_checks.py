@@ -14,8 +14,8 @@ from magicbyte.engine.records.control import ControlType, build_marker
 from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.server.broker import conversion
-from magicbyte.server.broker.conversion import SliceConversion, converted, newest_magic
+from magicbyte.server.partitions import conversion
+from magicbyte.server.partitions.conversion import SliceConversion, converted, newest_magic
 from simulation.memory import Memory
 
 LIMIT = 1 << 20

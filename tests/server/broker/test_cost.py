@@ -48,10 +48,12 @@ from magicbyte.engine.protocol.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from magicbyte.engine.protocol.messages.request_header import RequestHeader
-from magicbyte.server.broker import dispatch, groups, offsets, pieces, turns
+from magicbyte.server.apis import offsets
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.dispatch import FEW_ELEMENTS
-from magicbyte.server.broker.versions import SERVED
+from magicbyte.server.coordinating import groups, pieces
+from magicbyte.server.serving import dispatch, turns
+from magicbyte.server.serving.dispatch import FEW_ELEMENTS
+from magicbyte.server.settings.versions import SERVED
 from server.broker.asked_much import TAGS, Case, cases
 from server.broker.serving import CLOSED, Peer, Running
 
@@ -271,7 +273,7 @@ async def _ask(broker: Broker, message: Message, version: int, response: type[An
 def test_one_topic_described_thousands_of_times_is_described_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from magicbyte.server.broker import configs
+    from magicbyte.server.stores import configs
 
     described: list[str] = []
     real = configs.describe_topic
@@ -302,8 +304,8 @@ def test_settings_that_topics_have_alike_are_one_object_in_an_answer(folder: Pat
     ]
 
     async def work() -> None:
-        from magicbyte.server.broker.admin_configs import describe_configs
-        from magicbyte.server.broker.request import ClientConnection, Request
+        from magicbyte.server.apis.admin_configs import describe_configs
+        from magicbyte.server.serving.request import ClientConnection, Request
 
         async with Running(folder) as broker:
             for at in range(9):

@@ -43,9 +43,11 @@ from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest, Sync
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.engine.records.layout import TimestampType
-from magicbyte.server.broker import appends, conversion, groups, trimming
-from magicbyte.server.broker.appends import DECOMPRESSED_TIMES, Acknowledgement
-from magicbyte.server.broker.groups import records_of
+from magicbyte.server.coordinating import groups
+from magicbyte.server.coordinating.groups import records_of
+from magicbyte.server.partitions import appends, conversion
+from magicbyte.server.partitions.appends import DECOMPRESSED_TIMES, Acknowledgement
+from magicbyte.server.serving import trimming
 from server.broker.serving import Peer, Running
 
 PARTITIONS = 6
@@ -54,7 +56,7 @@ SETTINGS = {"max.decompressed.message.bytes": str(MOST), "queued.max.request.byt
 
 ALLOCATING = """
 from resource import RUSAGE_SELF, getrusage
-from magicbyte.server.broker.trimming import keep_freed
+from magicbyte.server.serving.trimming import keep_freed
 keep_freed()
 for number in range(20):
     if number == 10:

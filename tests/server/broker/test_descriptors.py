@@ -37,11 +37,11 @@ from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchReques
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.replication.fetcher import Truncate
+from magicbyte.server.apis.fetch import fetch as fetch_handler
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.fetch import fetch as fetch_handler
-from magicbyte.server.broker.parts import FilePart
-from magicbyte.server.broker.request import ClientConnection, Request
+from magicbyte.server.serving.parts import FilePart
+from magicbyte.server.serving.request import ClientConnection, Request
+from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.spark.workers import expect_bytes
 from server.broker.builders import asking, fetch, made, produce, records
 from server.broker.clusters import QUICK, cluster, until

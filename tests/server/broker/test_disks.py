@@ -61,9 +61,9 @@ from magicbyte.engine.protocol.messages.offset_commit import (
 )
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.parts import KeptFile
-from magicbyte.server.broker.threads import SystemThreads
 from magicbyte.server.metadata.sqlite import SqliteTree
+from magicbyte.server.serving.parts import KeptFile
+from magicbyte.server.serving.threads import SystemThreads
 from server.broker.builders import asking, fetch, made, produce, records
 from server.broker.serving import Peer, Running
 from server.broker.test_admin_churn import BUSY, EXPECTED, one_thing

@@ -10,13 +10,13 @@ import pytest
 from magicbyte.engine.errors import BadVersionError, MetadataError, NodeExistsError, UnknownOutcomeError
 from magicbyte.engine.ports import Node, NodeChange, NodeEvent, SetNode, Watch
 from magicbyte.engine.releases import registration_version
-from magicbyte.server.broker.cluster import ProducerIds, found_cluster, register
-from magicbyte.server.broker.election import ControllerElection, candidacy, elect, outcome
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.layout import BrokerEndpoint
 from magicbyte.server.metadata.memory import MemoryTree
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.tree import Session
+from magicbyte.server.stores.cluster import ProducerIds, found_cluster, register
+from magicbyte.server.stores.election import ControllerElection, candidacy, elect, outcome
 from server.broker.serving import Clock
 
 ENDPOINTS = [BrokerEndpoint("INSIDE", "SSL", "a", 9093), BrokerEndpoint("OUTSIDE", "PLAINTEXT", "::1", 9092)]

@@ -18,11 +18,11 @@ from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.scan import scan
-from magicbyte.server.broker import conversion
-from magicbyte.server.broker import fetch as broker_fetch
+from magicbyte.server.apis import fetch as broker_fetch
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.conversion import CHUNK_BYTES
-from magicbyte.server.broker.metrics import ClientSoftware, Conversion
+from magicbyte.server.partitions import conversion
+from magicbyte.server.partitions.conversion import CHUNK_BYTES
+from magicbyte.server.serving.metrics import ClientSoftware, Conversion
 from server.broker.builders import FORMATS, TIME, asking, fetch, made, produce, read, records
 from server.broker.serving import Peer, Running
 

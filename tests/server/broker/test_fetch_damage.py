@@ -14,8 +14,8 @@ from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.wire.checksum import crc32c
-from magicbyte.server.broker import partition as broker_partition
-from magicbyte.server.broker.partition import ServedPartition
+from magicbyte.server.partitions import partition as broker_partition
+from magicbyte.server.partitions.partition import ServedPartition
 from server.broker.builders import asking, fetch, made, produce, read, records
 from server.broker.serving import Peer, Running
 

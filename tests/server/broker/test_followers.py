@@ -17,10 +17,10 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.replication.fetcher import Answered, Append, FetchFrom, Truncate
-from magicbyte.server.broker import replica_fetchers
-from magicbyte.server.broker.cluster_replicas import ClusterReplicas
-from magicbyte.server.broker.partition import ServedPartition
-from magicbyte.server.broker.replica_fetchers import ReplicaFetchers, _LeaderFetcher
+from magicbyte.server.partitions import replica_fetchers
+from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
+from magicbyte.server.partitions.partition import ServedPartition
+from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers, _LeaderFetcher
 from server.broker.builders import made, produce, records
 from server.broker.clusters import Members, cluster, make, until
 from server.broker.serving import Peer

@@ -25,9 +25,9 @@ from magicbyte.engine.protocol.messages.offset_commit import (
 )
 from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from magicbyte.engine.replication.leader import Follower
-from magicbyte.server.broker import groups
-from magicbyte.server.broker.appends import Acknowledgement
 from magicbyte.server.broker.broker import Broker
+from magicbyte.server.coordinating import groups
+from magicbyte.server.partitions.appends import Acknowledgement
 from server.broker.serving import Peer, Running
 
 PARTITIONS = 2

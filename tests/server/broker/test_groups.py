@@ -49,9 +49,9 @@ from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.entry import entries
-from magicbyte.server.broker.groups import records_of
-from magicbyte.server.broker.offer import OWN
-from magicbyte.server.broker.versions import SERVED
+from magicbyte.server.coordinating.groups import records_of
+from magicbyte.server.settings.offer import OWN
+from magicbyte.server.settings.versions import SERVED
 from magicbyte.testing import Broker
 from server.broker.serving import Running, TurnedClock
 

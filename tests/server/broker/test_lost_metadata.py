@@ -16,9 +16,9 @@ from engine.log.damaged_directories import DAMAGES, Damage, copied
 from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.engine.log.append.record_set import record_set
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.sqlite import FILE_NAME
+from magicbyte.server.settings.config import BrokerConfig
 from server.broker.conftest import MEMORY
 from server.broker.serving import Peer
 from server.broker.test_offline_partitions import GOOD, after_a_start, created, takes_records, with_good_topic

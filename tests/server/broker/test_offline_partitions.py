@@ -24,8 +24,8 @@ from magicbyte.engine.protocol.messages.metadata import MetadataRequest, Metadat
 from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
 from magicbyte.server.metadata import layout
+from magicbyte.server.settings.config import BrokerConfig
 from server.broker.builders import asking, fetch, made, produce, read, records
 from server.broker.serving import Peer, Running
 from server.broker.test_pages import scrape

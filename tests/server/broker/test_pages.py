@@ -37,8 +37,7 @@ from magicbyte.engine.protocol.messages.produce import (
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.broker import pages
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.metrics import (
+from magicbyte.server.serving.metrics import (
     BOUNDS_NS,
     MOST_ASKINGS,
     MOST_CLIENTS,
@@ -49,6 +48,7 @@ from magicbyte.server.broker.metrics import (
     Moved,
     Times,
 )
+from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.testing.certificates import Authority
 from server.broker.builders import PRODUCE_VERSION, asking, fetch, made, produce, read, records
 from server.broker.serving import Peer, Running
@@ -582,7 +582,7 @@ def test_a_slow_request_is_a_line_that_says_whose_it_was(tmp_path: Path, caplog:
             await produce(peer, "topic", made(records(1), Format.V1), Format.V1)
             peer.close()
 
-    with caplog.at_level(logging.WARNING, "magicbyte.server.broker.dispatch"):
+    with caplog.at_level(logging.WARNING, "magicbyte.server.serving.dispatch"):
         run(work())
     (line,) = [json.loads(JsonFormatter().format(each)) for each in caplog.records]
     assert line.items() >= {"level": "warning", "api": "Produce", "version": 2, "client_id": "test"}.items()
@@ -607,7 +607,7 @@ def test_what_a_fetch_waits_for_records_is_told_apart(tmp_path: Path, caplog: py
             assert local == pytest.approx(facts["local_ms"], abs=0.001)
             peer.close()
 
-    with caplog.at_level(logging.WARNING, "magicbyte.server.broker.dispatch"):
+    with caplog.at_level(logging.WARNING, "magicbyte.server.serving.dispatch"):
         run(work())
 
 

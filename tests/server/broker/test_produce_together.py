@@ -23,10 +23,11 @@ from magicbyte.engine.protocol.messages.produce import (
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.encode import Format, encode_records
-from magicbyte.server.broker import appends, runtime
-from magicbyte.server.broker.appends import SMALL_BYTES, Appends, NewSet
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.threads import SystemThreads
+from magicbyte.server.partitions import appends
+from magicbyte.server.partitions.appends import SMALL_BYTES, Appends, NewSet
+from magicbyte.server.serving import runtime
+from magicbyte.server.serving.threads import SystemThreads
 from server.broker.serving import KEEP_ALL, Peer, Running
 
 VERSION = 8

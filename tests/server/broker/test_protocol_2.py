@@ -18,7 +18,7 @@ from magicbyte.engine.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from magicbyte.server.broker.offer import OWN, offer_of
+from magicbyte.server.settings.offer import OWN, offer_of
 from server.broker.serving import Peer, Running
 from server.broker.test_transactions import SETTINGS, A, B, C, markers, serving, states
 from server.broker.transacting import (

@@ -25,12 +25,12 @@ from magicbyte.engine.protocol.messages.produce import (
     TopicProduceData,
 )
 from magicbyte.engine.records.encode import Format
-from magicbyte.server.broker import quota_nodes, scram_users
-from magicbyte.server.broker.admin_quotas import CLIENT_ID, IP, USER
-from magicbyte.server.broker.quota_reading import reread, reread_all
-from magicbyte.server.broker.settings import LONG_MAX
+from magicbyte.server.apis.admin_quotas import CLIENT_ID, IP, USER
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
+from magicbyte.server.settings.settings import LONG_MAX
+from magicbyte.server.stores import quota_nodes, scram_users
+from magicbyte.server.stores.quota_reading import reread, reread_all
 from magicbyte.testing.world import World
 from server.broker.builders import asking, made, records
 from server.broker.serving import Clock, OnClock, Peer, within

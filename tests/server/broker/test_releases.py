@@ -30,9 +30,9 @@ from magicbyte.engine.protocol.messages.produce import (
 )
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
-from magicbyte.server.broker import offer
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.versions import SERVED
+from magicbyte.server.settings import offer
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.settings.versions import SERVED
 from server.broker.serving import CLOSED, Peer, Running
 
 REAL = json.loads((Path(__file__).parent / "releases.json").read_text())

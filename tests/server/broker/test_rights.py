@@ -72,12 +72,12 @@ from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.engine.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from magicbyte.engine.protocol.outcomes import codes_of
 from magicbyte.engine.records.columns import Record
-from magicbyte.server.broker import rights
+from magicbyte.server.apis import rights
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.offer import OWN
-from magicbyte.server.broker.versions import SERVED
 from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.settings.offer import OWN
+from magicbyte.server.settings.versions import SERVED
 from server.broker import transacting
 from server.broker.serving import CLOSED, Peer, Running
 

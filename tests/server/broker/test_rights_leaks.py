@@ -25,8 +25,8 @@ from magicbyte.engine.protocol import APIS, read_response, write_request
 from magicbyte.engine.protocol.messages import offset_commit as commit
 from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.offer import OWN
 from magicbyte.server.metadata.acl_nodes import LITERAL_CHANGES
+from magicbyte.server.settings.offer import OWN
 from server.broker.serving import Peer
 from server.broker.test_rights import REFUSED, serving
 

@@ -14,8 +14,8 @@ from magicbyte.access.client.produce import send
 from magicbyte.engine.errors import InvalidConfigError, NetworkError
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.broker.broker import Broker as Served
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.links import Links
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.links import Links
 from magicbyte.testing import Broker, Cluster
 from server.broker.serving import Clock
 

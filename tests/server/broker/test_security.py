@@ -22,7 +22,7 @@ from magicbyte.access.net.stream import SocketStream
 from magicbyte.access.security.settings import ClientSecurity
 from magicbyte.engine.errors import InvalidConfigError, NetworkError, SecurityError
 from magicbyte.engine.records.columns import Record
-from magicbyte.server.broker.config import BrokerConfig
+from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.testing import Broker
 from server.broker.raw_logins import HANDSHAKE_V0, Raw, error_of
 

@@ -33,8 +33,8 @@ from magicbyte.engine.protocol.messages import offset_commit as commit
 from magicbyte.engine.protocol.messages import offset_fetch as committed
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.broker.broker import Broker as Served
-from magicbyte.server.broker.scram_users import change_of
 from magicbyte.server.metadata import layout
+from magicbyte.server.stores.scram_users import change_of
 from magicbyte.testing import Broker
 from magicbyte.testing.certificates import Authority
 from server.broker.raw_logins import Raw, error_of

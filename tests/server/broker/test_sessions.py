@@ -11,8 +11,8 @@ from magicbyte.engine.protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from magicbyte.server.broker import sessions
-from magicbyte.server.broker.sessions import Sessions
+from magicbyte.server.apis import sessions
+from magicbyte.server.apis.sessions import Sessions
 from server.broker.serving import Peer, Running
 from server.broker.test_broker import produce
 

@@ -22,12 +22,12 @@ from magicbyte.engine.log.files.filesystem import LocalFiles
 from magicbyte.engine.log.live.log_directory import LogDirectory, Settings
 from magicbyte.engine.ports import MetadataStore, TopicPartition
 from magicbyte.engine.records.encode import Format
-from magicbyte.server.broker.cluster import ProducerIds, found_cluster, tell_of_config_change
-from magicbyte.server.broker.config import BrokerConfig
-from magicbyte.server.broker.topic_nodes import log_config_of
-from magicbyte.server.broker.topics import Topics
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
+from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.cluster import ProducerIds, found_cluster, tell_of_config_change
+from magicbyte.server.stores.topic_nodes import log_config_of
+from magicbyte.server.stores.topics import Topics
 from server.broker.serving import Clock
 
 NOW = 1_700_000_000_000

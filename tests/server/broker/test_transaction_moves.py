@@ -26,8 +26,8 @@ from magicbyte.engine.records.control import marker_of
 from magicbyte.engine.records.entry import entries
 from magicbyte.engine.transactions.transaction import Transaction
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.coordinating import has_partition
-from magicbyte.server.broker.transactions import Transactions
+from magicbyte.server.coordinating.coordinating import has_partition
+from magicbyte.server.coordinating.transactions import Transactions
 from magicbyte.server.metadata.layout import TopicNode, topic_path
 from server.broker.clusters import Members, cluster, make, until
 from server.broker.serving import Peer

@@ -15,11 +15,11 @@ from magicbyte.engine.errors import AppendRefusedError, ErrorCode, OutOfDescript
 from magicbyte.engine.groups.partitioning import STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.entry import entries
-from magicbyte.server.broker import coordinating
-from magicbyte.server.broker import markers as sending
-from magicbyte.server.broker.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.markers import MarkerSender
+from magicbyte.server.coordinating import coordinating
+from magicbyte.server.coordinating import markers as sending
+from magicbyte.server.coordinating.markers import MarkerSender
+from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from server.broker.serving import Peer
 from server.broker.test_transactions import A, B, markers, serving
 from server.broker.transacting import Pair, add, begin, end, ended, found, init, send

@@ -43,10 +43,10 @@ from magicbyte.engine.transactions import answers
 from magicbyte.engine.transactions.answers import FIRST_OF_BROKERS
 from magicbyte.engine.transactions.effects import SendMarkers
 from magicbyte.engine.transactions.records import TransactionKey, TransactionValue, decode_key, decode_value
-from magicbyte.server.broker.appends import Appended, NewSet
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.broker.topic_config import IDENTICAL
-from magicbyte.server.broker.versions import SERVED
+from magicbyte.server.partitions.appends import Appended, NewSet
+from magicbyte.server.settings.topic_config import IDENTICAL
+from magicbyte.server.settings.versions import SERVED
 from server.broker.serving import KEEP_ALL, Peer, Running
 from server.broker.transacting import (
     NONE,
@@ -498,7 +498,7 @@ def test_many_markers_of_one_request_are_written_some_at_a_time(
                 return await append_all(sets)
 
             monkeypatch.setattr(broker.appends, "append_all", counted)
-            monkeypatch.setattr("magicbyte.server.broker.markers._MOST", 2)
+            monkeypatch.setattr("magicbyte.server.coordinating.markers._MOST", 2)
             assert await mark(peer, Pair(77, 0), A, B, ("missing", 0), A, A) == [0, 0, 3, 0, 0]
             assert together == [2, 1, 1]
             assert [each.base_offset for each in log_entries(broker, *A)] == [0, 1, 2]

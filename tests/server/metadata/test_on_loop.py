@@ -10,9 +10,9 @@ import pytest
 
 from magicbyte.engine.errors import BadVersionError, NoNodeError, SessionExpiredError
 from magicbyte.engine.ports import CreateNode, NodeEvent, SetNode
-from magicbyte.server.broker.threads import SystemThreads
 from magicbyte.server.metadata.memory import MemoryTree
 from magicbyte.server.metadata.on_loop import LoopStore, Runner, directly
+from magicbyte.server.serving.threads import SystemThreads
 
 
 class Clock:

@@ -109,7 +109,7 @@ def test_topics_of_enriched_sets_are_refused_for_kafka() -> None:
 
 def test_what_is_left_out_for_kafka_is_what_the_table_of_settings_calls_ours() -> None:
     from magicbyte.cli.metadata import OURS as LEFT_OUT
-    from magicbyte.server.broker.topic_config import TOPIC_SETTINGS
+    from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
 
     assert TOPIC_SETTINGS.keys() >= LEFT_OUT
 

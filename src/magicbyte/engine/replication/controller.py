@@ -1,6 +1,6 @@
 """The controller of a cluster: decides who leads each partition, as brokers and topics come and go.
 
-Pure: facts of the tree and of brokers in, writes and requests out. `broker/` calls one method at a time, performs its
+Pure: facts of the tree and of brokers in, writes and requests out. `stores/` calls one method at a time, performs its
 effects in order, and reports the outcome of `WriteStates` and `ReadStates` before the next call. Source: Kafka's
 KafkaController and its state machines.
 """

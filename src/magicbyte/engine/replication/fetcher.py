@@ -1,7 +1,7 @@
 """A follower's fetcher of one leader: which requests to send for which partitions, and how to apply the responses.
 
-Pure: responses and readings of the monotonic clock in, requests and log changes out. `broker/` sends the requests, one
-at a time to each leader, and changes the logs. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
+Pure: responses and readings of the monotonic clock in, requests and log changes out. `partitions/` sends the requests,
+one at a time to each leader, and changes the logs. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The leader of a partition: in-sync replicas, high watermark, and completion of `acks=all`.
 
-Pure: offsets and readings of the monotonic clock in, decisions out. `broker/` writes the state node, wakes waiting
+Pure: offsets and readings of the monotonic clock in, decisions out. `partitions/` writes the state node, wakes waiting
 fetches and produce requests, and responds. Sources: Kafka's Partition and Replica; KIP-101, KIP-392.
 """
 

@@ -18,9 +18,9 @@ from magicbyte.engine.printable import logger
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import TOPIC_IDS, line_of
-from magicbyte.server.broker.kept_format import Kept
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.salvage import is_served
+from magicbyte.server.settings.kept_format import Kept
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.engine.ports import MetadataStore
-    from magicbyte.server.broker.config import BrokerConfig
+    from magicbyte.server.settings.config import BrokerConfig
 
 log = logger(__name__)
 
@@ -111,7 +111,7 @@ def _magics(each: PartitionLog) -> list[int]:
 
 def _protocol_of_groups(each: PartitionLog) -> tuple[int, ...]:
     """Return the first protocol version that writes group records as they are in a log."""
-    from magicbyte.server.broker.groups import read_groups
+    from magicbyte.server.coordinating.groups import read_groups
 
     try:
         found = read_groups(each)

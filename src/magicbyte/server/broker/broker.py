@@ -28,47 +28,48 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import registration_version
-from magicbyte.server.broker import adoption, cluster
-from magicbyte.server.broker.appends import Appends
-from magicbyte.server.broker.background import Background
-from magicbyte.server.broker.cluster_view import NOBODY, ViewAlone
-from magicbyte.server.broker.coordinator_services import CoordinatorServices
-from magicbyte.server.broker.coordinators import Coordinators
-from magicbyte.server.broker.dispatch import Dispatcher, Router, load_handlers, terms_of
-from magicbyte.server.broker.election import elect
-from magicbyte.server.broker.features import TRANSACTION_VERSION
-from magicbyte.server.broker.kept_format import warn_beyond
-from magicbyte.server.broker.quota_reading import reread, reread_all
-from magicbyte.server.broker.replicas import Replicas
-from magicbyte.server.broker.request import ClientConnection
-from magicbyte.server.broker.runtime import Runtime
-from magicbyte.server.broker.sessions import Sessions
-from magicbyte.server.broker.threads import SystemThreads, Threads
-from magicbyte.server.broker.throttles import ReplicationThrottle
-from magicbyte.server.broker.topic_nodes import keep_all, log_config_of, refused_of, settings_of
-from magicbyte.server.broker.topics import Topics
+from magicbyte.server.apis.sessions import Sessions
+from magicbyte.server.broker import adoption
 from magicbyte.server.broker.wiring import BrokerParts
+from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
+from magicbyte.server.coordinating.coordinators import Coordinators
 from magicbyte.server.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint, dump_broker
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.salvage import open_metadata
+from magicbyte.server.partitions.appends import Appends
+from magicbyte.server.partitions.background import Background
+from magicbyte.server.partitions.replicas import Replicas
+from magicbyte.server.partitions.throttles import ReplicationThrottle
+from magicbyte.server.serving.dispatch import Dispatcher, Router, load_handlers, terms_of
+from magicbyte.server.serving.request import ClientConnection
+from magicbyte.server.serving.runtime import Runtime
+from magicbyte.server.serving.threads import SystemThreads, Threads
+from magicbyte.server.settings.kept_format import warn_beyond
+from magicbyte.server.stores import cluster
+from magicbyte.server.stores.cluster_view import NOBODY, ViewAlone
+from magicbyte.server.stores.election import elect
+from magicbyte.server.stores.features import TRANSACTION_VERSION
+from magicbyte.server.stores.quota_reading import reread, reread_all
+from magicbyte.server.stores.topic_nodes import keep_all, log_config_of, refused_of, settings_of
+from magicbyte.server.stores.topics import Topics
 
 if TYPE_CHECKING:
     from random import Random
 
     from magicbyte.access.net.http import Pages
     from magicbyte.engine.ports import Clock, MetadataStore, WritableFileSystem
-    from magicbyte.server.broker.authorizer import Authorizer
-    from magicbyte.server.broker.cluster_view import ClusterView
-    from magicbyte.server.broker.config import BrokerConfig
-    from magicbyte.server.broker.controller import ControllerService
-    from magicbyte.server.broker.groups import Groups
-    from magicbyte.server.broker.links import Links
-    from magicbyte.server.broker.listeners import Listener
-    from magicbyte.server.broker.membership import Membership
-    from magicbyte.server.broker.metadata_cache import MetadataCache
-    from magicbyte.server.broker.transactions import Transactions
+    from magicbyte.server.coordinating.groups import Groups
+    from magicbyte.server.coordinating.transactions import Transactions
     from magicbyte.server.metadata.on_loop import OpenSession
     from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
+    from magicbyte.server.settings.config import BrokerConfig
+    from magicbyte.server.settings.listeners import Listener
+    from magicbyte.server.stores.authorizer import Authorizer
+    from magicbyte.server.stores.cluster_view import ClusterView
+    from magicbyte.server.stores.controller import ControllerService
+    from magicbyte.server.stores.links import Links
+    from magicbyte.server.stores.membership import Membership
+    from magicbyte.server.stores.metadata_cache import MetadataCache
 
 log = logger(__name__)
 
@@ -160,7 +161,7 @@ class Broker:
             self._make_services(background)
             await reread_all(self.runtime, self.metadata)
             if self.config.authorizer_class_name:
-                from magicbyte.server.broker.authorizer import Authorizer
+                from magicbyte.server.stores.authorizer import Authorizer
 
                 self.authorizer = Authorizer(self.runtime, self.metadata, self.membership)
                 await self.authorizer.start()
@@ -175,9 +176,9 @@ class Broker:
 
     async def _join_session(self, session: OpenSession) -> None:
         """Begin a session of the cluster's tree; the controller decides what this broker leads and follows."""
-        from magicbyte.server.broker.links import Links
-        from magicbyte.server.broker.membership import Membership
-        from magicbyte.server.broker.metadata_cache import MetadataCache
+        from magicbyte.server.stores.links import Links
+        from magicbyte.server.stores.membership import Membership
+        from magicbyte.server.stores.metadata_cache import MetadataCache
 
         self.links = links = await self.reading.run(Links.of, self.runtime)
         self.membership = membership = Membership(
@@ -264,9 +265,9 @@ class Broker:
         if membership is None or self.cache is None or self.links is None:
             self.replicas = Replicas(runtime, topics)
         else:
-            from magicbyte.server.broker.cluster_replicas import ClusterReplicas
-            from magicbyte.server.broker.peers import ClusterPeers
-            from magicbyte.server.broker.replica_fetchers import ReplicaFetchers
+            from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
+            from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers
+            from magicbyte.server.stores.peers import ClusterPeers
 
             follower_throttle = ReplicationThrottle(
                 runtime, topics, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
@@ -463,8 +464,8 @@ class Broker:
         """Return the authentication of each listener's connections; none is needed if no listener is secured."""
         if all(each.security_protocol == "PLAINTEXT" for each in self.config.listeners):
             return lambda _listener: None
-        from magicbyte.server.broker import scram_users
-        from magicbyte.server.broker.entrance import EntranceServices, entrances
+        from magicbyte.server.serving.entrance import EntranceServices, entrances
+        from magicbyte.server.stores import scram_users
 
         services = EntranceServices(
             self.runtime,

@@ -19,8 +19,8 @@ from magicbyte.engine.compiled import kernel
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError
 from magicbyte.engine.groups.rules import GroupState
 from magicbyte.engine.protocol import APIS
-from magicbyte.server.broker.cluster_view import NOBODY
-from magicbyte.server.broker.metrics import Conversion, Moved, Times, TopicMetrics, now_ns
+from magicbyte.server.serving.metrics import Conversion, Moved, Times, TopicMetrics, now_ns
+from magicbyte.server.stores.cluster_view import NOBODY
 
 if TYPE_CHECKING:
     import ssl
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import TopicPartition
-    from magicbyte.server.broker.cluster_view import ClusterView
-    from magicbyte.server.broker.config import BrokerConfig
-    from magicbyte.server.broker.controller import ControllerService
-    from magicbyte.server.broker.coordinators import Coordinators
-    from magicbyte.server.broker.runtime import Runtime
-    from magicbyte.server.broker.sessions import Sessions
-    from magicbyte.server.broker.topics import Topics
+    from magicbyte.server.apis.sessions import Sessions
+    from magicbyte.server.coordinating.coordinators import Coordinators
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.settings.config import BrokerConfig
+    from magicbyte.server.stores.cluster_view import ClusterView
+    from magicbyte.server.stores.controller import ControllerService
+    from magicbyte.server.stores.topics import Topics
 
 _MOST_CLIENTS: Final = 500  # with quotas, of each kind
 _QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)

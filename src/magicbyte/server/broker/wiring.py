@@ -9,29 +9,29 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.server.broker.topic_changes import TopicChanges
+from magicbyte.server.coordinating.topic_changes import TopicChanges
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import MetadataStore
     from magicbyte.engine.protocol import Message
-    from magicbyte.server.broker.appends import Appends
-    from magicbyte.server.broker.authorizer import Authorizer
-    from magicbyte.server.broker.background import Background
-    from magicbyte.server.broker.cluster import ProducerIds
-    from magicbyte.server.broker.cluster_view import ClusterView
-    from magicbyte.server.broker.controller import ControllerService
-    from magicbyte.server.broker.coordinators import Coordinators
-    from magicbyte.server.broker.dispatch import Guard
-    from magicbyte.server.broker.membership import Membership
-    from magicbyte.server.broker.metadata_cache import MetadataCache
-    from magicbyte.server.broker.replicas import Replicas
-    from magicbyte.server.broker.request import Handler, Request
-    from magicbyte.server.broker.runtime import Runtime
-    from magicbyte.server.broker.sessions import Sessions
-    from magicbyte.server.broker.throttles import ReplicationThrottle
-    from magicbyte.server.broker.topics import Topics
-    from magicbyte.server.broker.verification import VerificationServices
+    from magicbyte.server.apis.sessions import Sessions
+    from magicbyte.server.coordinating.coordinators import Coordinators
+    from magicbyte.server.coordinating.verification import VerificationServices
+    from magicbyte.server.partitions.appends import Appends
+    from magicbyte.server.partitions.background import Background
+    from magicbyte.server.partitions.replicas import Replicas
+    from magicbyte.server.partitions.throttles import ReplicationThrottle
+    from magicbyte.server.serving.dispatch import Guard
+    from magicbyte.server.serving.request import Handler, Request
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.authorizer import Authorizer
+    from magicbyte.server.stores.cluster import ProducerIds
+    from magicbyte.server.stores.cluster_view import ClusterView
+    from magicbyte.server.stores.controller import ControllerService
+    from magicbyte.server.stores.membership import Membership
+    from magicbyte.server.stores.metadata_cache import MetadataCache
+    from magicbyte.server.stores.topics import Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class BrokerParts:
     @property
     def verification(self) -> VerificationServices:
         """Verifies transactions with their coordinators."""
-        from magicbyte.server.broker.verification import VerificationServices
+        from magicbyte.server.coordinating.verification import VerificationServices
 
         return VerificationServices(self.runtime, self.replicas, self.coordinators)
 
@@ -78,12 +78,12 @@ class BrokerParts:
         """Answers requests as far as their senders may; None if everything is allowed."""
         if self.authorizer is None:
             return None
-        from magicbyte.server.broker.rights_special import RightsServices
+        from magicbyte.server.apis.rights_special import RightsServices
 
         services = RightsServices(self.runtime.config, self.authorizer, self.topics, self.cluster_view)
 
         def guard(key: int, request: Request[Any], handler: Handler) -> Awaitable[Message | None]:
-            from magicbyte.server.broker.rights import answer  # at the first request: a start does not wait for it
+            from magicbyte.server.apis.rights import answer  # at the first request: a start does not wait for it
 
             return answer(services, key, request, handler)
 
@@ -95,7 +95,7 @@ class BrokerParts:
 
 
 def _metadata(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.metadata import MetadataServices
+    from magicbyte.server.apis.metadata import MetadataServices
 
     return MetadataServices(
         parts.runtime, parts.topics, parts.cluster_view, parts.cache, parts.topic_changes, parts.cluster_id
@@ -103,50 +103,50 @@ def _metadata(parts: BrokerParts) -> Any:
 
 
 def _find_coordinator(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.find_coordinator import FindCoordinatorServices
+    from magicbyte.server.apis.find_coordinator import FindCoordinatorServices
 
     return FindCoordinatorServices(parts.cluster_view, parts.coordinators)
 
 
 def _producers(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.producers import ProducerServices
+    from magicbyte.server.apis.producers import ProducerServices
 
     return ProducerServices(parts.runtime, parts.producer_ids, parts.coordinators)
 
 
 def _produce(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.produce import ProduceServices
+    from magicbyte.server.apis.produce import ProduceServices
 
     return ProduceServices(parts.runtime, parts.topics, parts.replicas, parts.appends, parts.verification)
 
 
 def _fetch(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.fetch import FetchServices
+    from magicbyte.server.apis.fetch import FetchServices
 
     return FetchServices(parts.runtime, parts.topics, parts.replicas, parts.sessions, parts.leader_throttle)
 
 
 def _offsets(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.offsets import OffsetServices
+    from magicbyte.server.apis.offsets import OffsetServices
 
     return OffsetServices(parts.runtime, parts.topics, parts.replicas)
 
 
 def _group_requests(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.group_requests import GroupServices
+    from magicbyte.server.apis.group_requests import GroupServices
 
     return GroupServices(parts.runtime, parts.metadata, parts.replicas, parts.coordinators, parts.verification)
 
 
 def _transaction_requests(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.transaction_requests import TransactionServices
+    from magicbyte.server.apis.transaction_requests import TransactionServices
 
     coordinators = parts.coordinators
     return TransactionServices(parts.runtime, parts.topics, coordinators, coordinators.marker_writer)
 
 
 def _admin_topics(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.admin_topics import TopicServices
+    from magicbyte.server.apis.admin_topics import TopicServices
 
     return TopicServices(
         parts.runtime,
@@ -160,31 +160,31 @@ def _admin_topics(parts: BrokerParts) -> Any:
 
 
 def _admin_configs(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.admin_configs import ConfigServices
+    from magicbyte.server.apis.admin_configs import ConfigServices
 
     return ConfigServices(parts.runtime, parts.topics, parts.metadata, parts.config_changed)
 
 
 def _admin_cluster(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.admin_cluster import ClusterServices
+    from magicbyte.server.apis.admin_cluster import ClusterServices
 
     return ClusterServices(parts.runtime, parts.logs, parts.replicas, parts.cluster_view, parts.cache, parts.cluster_id)
 
 
 def _admin_quotas(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.admin_quotas import QuotaServices
+    from magicbyte.server.apis.admin_quotas import QuotaServices
 
     return QuotaServices(parts.runtime, parts.metadata)
 
 
 def _admin_scram(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.admin_scram import ScramServices
+    from magicbyte.server.apis.admin_scram import ScramServices
 
     return ScramServices(parts.runtime, parts.metadata)
 
 
 def _cluster_requests(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.cluster_requests import ReplicaServices
+    from magicbyte.server.apis.cluster_requests import ReplicaServices
 
     return ReplicaServices(
         parts.runtime, parts.topics, parts.replicas, parts.coordinators, parts.cache, parts.membership
@@ -192,7 +192,7 @@ def _cluster_requests(parts: BrokerParts) -> Any:
 
 
 def _controller_requests(parts: BrokerParts) -> Any:
-    from magicbyte.server.broker.controller_requests import ControllerServices
+    from magicbyte.server.apis.controller_requests import ControllerServices
 
     return ControllerServices(parts.runtime, parts.topics, parts.producer_ids, parts.controller)
 

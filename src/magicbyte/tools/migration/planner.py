@@ -133,7 +133,7 @@ class TopicFacts:
 
         Raises InvalidConfigError.
         """
-        from magicbyte.server.broker.topic_config import typed  # imports all settings of brokers
+        from magicbyte.server.settings.topic_config import typed  # imports all settings of brokers
 
         return LogConfig.of(typed({name: text for name, text in self.settings.items() if name != _FORMAT}))
 

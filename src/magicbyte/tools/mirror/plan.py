@@ -433,7 +433,9 @@ def _from_4_0_on(configs: Mapping[str, str]) -> dict[str, str]:
 
     These have one format only, a minimum segment size, and separate limits of timestamps before and after.
     """
-    from magicbyte.server.broker.topic_config import own_value  # a mirror to older brokers needs none of these modules
+    from magicbyte.server.settings.topic_config import (
+        own_value,  # a mirror to older brokers needs none of these modules
+    )
 
     settings = {name: value for name, value in configs.items() if name not in (_FORMAT, _DIFFERENCE)}
     segment_bytes = own_value(settings, _SEGMENT_BYTES)

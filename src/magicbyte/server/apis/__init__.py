@@ -1,0 +1,1 @@
+"""Handlers of requests, a file for each family of APIs; what senders may do."""

@@ -1,0 +1,210 @@
+"""DescribeClientQuotas and AlterClientQuotas (KIP-546, KIP-612), with the error codes of 2.8."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.access.security.quotas import CONNECTION_RATE, NOBODY, TYPES, QuotaEntity, QuotaType
+from magicbyte.access.security.scram import HASHES
+from magicbyte.engine.errors import ErrorCode, MagicbyteError, RequestRefusedError
+from magicbyte.engine.protocol.messages import alter_client_quotas as altering
+from magicbyte.engine.protocol.messages import describe_client_quotas as describing
+from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.settings.settings import INT_MAX, LONG_MAX
+from magicbyte.server.stores import quota_nodes
+from magicbyte.server.stores.quota_reading import reread
+
+if TYPE_CHECKING:
+    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.server.serving.runtime import Runtime
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+_EXACT, _DEFAULT, _ANY = range(3)  # how a filter matches
+_STEPS: Final = 20  # for an entity
+_NEAR: Final = 1e-6  # tolerance of whole numbers
+_LARGEST: Final = {
+    QuotaType.PRODUCE.value: LONG_MAX,
+    QuotaType.FETCH.value: LONG_MAX,
+    CONNECTION_RATE: INT_MAX,
+}
+"""Settings that are whole numbers, with their maximum."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFilter:
+    """A filter for a name. `name`: exactly that, None for the default; `is_any`: any name or the default."""
+
+    name: str | None = None
+    is_any: bool = False
+
+    def matches(self, name: str | None) -> bool:
+        """Return whether an entity's name matches."""
+        return self.is_any or name == self.name
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaServices:
+    """The parts of the broker that these requests use."""
+
+    runtime: Runtime
+    metadata: MetadataStore
+
+
+async def describe(
+    services: QuotaServices, request: Request[describing.DescribeClientQuotasRequest]
+) -> describing.DescribeClientQuotasResponse:
+    """Return the quotas of all entities that match a filter."""
+    try:
+        filters = _filters(request.message.components)
+    except RequestRefusedError as error:
+        return describing.DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
+    stored = await services.runtime.reading.run(quota_nodes.read_all, services.metadata)
+    is_strict = request.message.strict
+    entries = list[describing.EntryData]()
+    if IP not in filters:
+        async for entity, values in request.turns.over(stored.clients.items(), _STEPS):
+            parts = ((USER, entity.user), (CLIENT_ID, entity.client_id))
+            if all(_is_meant(name, filters.get(kind), is_strict) for kind, name in parts):
+                entries.append(_entry({kind: name for kind, name in parts if name != NOBODY}, values))
+    if IP in filters or not (filters or is_strict):
+        wanted = filters.get(IP, QuotaFilter(is_any=True))
+        async for address, rate in request.turns.over(stored.addresses.items(), _STEPS):
+            if wanted.matches(address):
+                entries.append(_entry({IP: address}, {CONNECTION_RATE: rate}))
+    return describing.DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _is_meant(name: str | None, wanted: QuotaFilter | None, is_strict: bool) -> bool:
+    """Return whether an entity's name, or `NOBODY`, matches the filter for its type."""
+    if wanted is None:
+        return name == NOBODY or not is_strict
+    return name != NOBODY and wanted.matches(name)
+
+
+def _entry(entity: Mapping[str, str | None], values: Mapping[str, float]) -> describing.EntryData:
+    return describing.EntryData(
+        entity=[describing.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+        values=[describing.ValueData(key=name, value=value) for name, value in values.items()],
+    )
+
+
+def _filters(components: Sequence[describing.ComponentData]) -> dict[str, QuotaFilter]:
+    """Return the filters by type of entity. Raises RequestRefusedError."""
+    filters: dict[str, QuotaFilter] = {}
+    for component in components:
+        kind = component.entity_type
+        if component.match_type not in (_EXACT, _DEFAULT, _ANY) or (
+            component.match_type == _EXACT and component.match is None
+        ):
+            why = f"expected a match type of 0 with a name, 1 or 2, found {component.match_type}"
+            raise RequestRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, why)
+        if not kind or kind in filters:
+            why = f"expected types of entities, each once, found {kind!r}"
+            raise RequestRefusedError(ErrorCode.INVALID_REQUEST, why)
+        if kind not in (USER, CLIENT_ID, IP):
+            raise RequestRefusedError(ErrorCode.UNSUPPORTED_VERSION, f"entities of type {kind[:80]!r} have no quotas")
+        filters[kind] = QuotaFilter(
+            component.match if component.match_type == _EXACT else None, component.match_type == _ANY
+        )
+    if IP in filters and len(filters) > 1:
+        raise RequestRefusedError(ErrorCode.INVALID_REQUEST, "expected an ip alone, without a user or client-id")
+    return filters
+
+
+async def alter(
+    services: QuotaServices, request: Request[altering.AlterClientQuotasRequest]
+) -> altering.AlterClientQuotasResponse:
+    """Change quotas, each entity by itself; of a repeated entity the last change counts."""
+    message, turns, results = request.message, request.turns, []
+    once: dict[tuple[tuple[str, str | None], ...], altering.AlterClientQuotasRequestEntryData] = {}
+    async for change in turns.over(message.entries):
+        once[tuple((part.entity_type, part.entity_name) for part in change.entity)] = change
+        await turns.take(len(change.entity) + len(change.ops))
+    async for named, change in turns.over(once.items(), _STEPS):
+        result = altering.AlterClientQuotasResponseEntryData(
+            error_message=None,
+            entity=[
+                altering.AlterClientQuotasResponseEntityData(entity_type=kind, entity_name=name)
+                for kind, name in sorted(dict(named).items(), key=itemgetter(0))  # Kafka's order
+            ],
+        )
+        try:
+            entity = dict(named)  # of a repeated type the last name counts
+            kind, name = _place(entity)
+            changes = {op.key: None if op.remove else _value(op, is_address=IP in entity) for op in change.ops}
+            if not message.validate_only:
+                await _change(services, kind, name, changes)
+        except MagicbyteError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
+    return altering.AlterClientQuotasResponse(entries=results)
+
+
+async def _change(services: QuotaServices, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
+    runtime, metadata = services.runtime, services.metadata
+    now_ms, protocol = runtime.clock.now_ms(), runtime.config.tree_protocol
+
+    def change() -> None:
+        metadata.transaction(quota_nodes.change_of(metadata, kind, name, changes, now_ms, protocol))
+
+    async with runtime.directory:
+        await runtime.writing.run(change)
+    await reread(runtime, metadata, kind, name)
+
+
+def _place(entity: Mapping[str, str | None]) -> tuple[str, str]:
+    """Return the node of an entity's settings. Raises RequestRefusedError."""
+    if not entity:
+        raise _refusal("expected a user, a client-id or an ip, found nothing")
+    for kind, name in entity.items():
+        if kind not in (USER, CLIENT_ID, IP):
+            raise _refusal(f"entities of type {kind[:80]!r} have no quotas")
+        if name == "":
+            raise _refusal(f"{kind}: expected a name, or null for the default")
+    if IP not in entity:
+        user, client_id = entity.get(USER, NOBODY), entity.get(CLIENT_ID, NOBODY)
+        return quota_nodes.place_of(QuotaEntity(user, client_id))
+    address = entity[IP]
+    if len(entity) > 1:
+        raise _refusal("expected an ip alone, without a user or client-id")
+    if address is not None:
+        try:
+            ipaddress.IPv4Address(address)
+        except ValueError:
+            raise _refusal(f"ip: expected an IPv4 address, found {address[:80]!r}") from None
+    return quota_nodes.address_place(address)
+
+
+def _value(op: altering.OpData, *, is_address: bool) -> str:
+    """Return a value as stored in the tree. Raises RequestRefusedError."""
+    name, value = op.key, op.value
+    if name in HASHES and not is_address:
+        raise RequestRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: expected a quota, not a credential")
+    if (name != CONNECTION_RATE) if is_address else (name not in TYPES):
+        known = CONNECTION_RATE if is_address else ", ".join(TYPES)
+        raise _refusal(f"expected one of {known}, found {name[:80]!r}")
+    if math.isnan(value):
+        return "0"
+    if name not in _LARGEST:
+        return repr(value) if math.isfinite(value) else f"{'-' if value < 0 else ''}Infinity"  # in Java's format
+    # a double cannot represent 2**63 - 1
+    if not 0 <= value <= float(_LARGEST[name]) or abs(value - round(value)) > _NEAR:
+        raise _refusal(f"{name}: expected a whole number from 0 to {_LARGEST[name]}, found {value}")
+    return str(min(round(value), _LARGEST[name]))
+
+
+def _refusal(why: str) -> RequestRefusedError:
+    return RequestRefusedError(ErrorCode.INVALID_REQUEST, why)
+
+
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
+    describing.DescribeClientQuotasRequest: describe,
+    altering.AlterClientQuotasRequest: alter,
+}

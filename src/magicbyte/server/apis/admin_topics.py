@@ -1,0 +1,376 @@
+"""CreateTopics, CreatePartitions, DeleteTopics, DeleteRecords.
+
+In a cluster the controller answers the first three, after it has notified the brokers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.engine.errors import (
+    ErrorCode,
+    LogDirectoryError,
+    MagicbyteError,
+    NotControllerError,
+    PolicyViolationError,
+    UnknownTopicError,
+)
+from magicbyte.engine.log.files.names import MOST_PARTITIONS
+from magicbyte.engine.protocol.fields import NULL_UUID
+from magicbyte.engine.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from magicbyte.engine.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from magicbyte.engine.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from magicbyte.engine.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.stores import configs
+
+if TYPE_CHECKING:
+    from magicbyte.server.coordinating.coordinators import Coordinators
+    from magicbyte.server.coordinating.topic_changes import TopicChanges
+    from magicbyte.server.partitions.partition import ServedPartition
+    from magicbyte.server.partitions.replicas import Replicas
+    from magicbyte.server.serving.quotas import MutationQuota
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.cluster_view import ClusterView
+    from magicbyte.server.stores.metadata_cache import MetadataCache
+    from magicbyte.server.stores.topic_table import ServedTopic
+    from magicbyte.server.stores.topics import Topics
+
+_FIRST_WITH_IDS: Final = 6  # of DeleteTopics
+_FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics
+_BROKERS_OWN: Final = -1
+_FIRST_STRICT_CREATE: Final = 6  # from this version requests beyond a quota are refused; before, they are throttled
+_FIRST_STRICT_DELETION: Final = 5
+_FIRST_STRICT_GROWTH: Final = 3
+_MADE_AT_ONCE: Final = 100  # logs of a topic created at once
+_SETTINGS_STEPS: Final = 30  # to list all settings of a topic
+
+
+@dataclass(frozen=True, slots=True)
+class TopicServices:
+    """The parts of the broker that these requests use. `cache`: None without a cluster."""
+
+    runtime: Runtime
+    topics: Topics
+    replicas: Replicas
+    cluster_view: ClusterView
+    cache: MetadataCache | None
+    coordinators: Coordinators
+    topic_changes: TopicChanges
+
+
+def check_controller(view: ClusterView) -> None:
+    """Raise NotControllerError if another broker is the controller."""
+    if not view.is_controller:
+        raise NotControllerError(f"the controller is broker {view.controller_id}")
+
+
+async def _until(services: TopicServices, is_known: Callable[[], bool], timeout_ms: int) -> bool:
+    """Wait, in a cluster, until the controller's update has arrived; return whether it did in time."""
+    return services.cache is None or await services.cache.until(is_known, max(timeout_ms, 0) / 1000)
+
+
+def _has_leaders(services: TopicServices, name: str, partitions: int) -> bool:
+    """Return whether all partitions of a topic have a leader, as far as this broker knows."""
+    topic, cache = services.topics.get(name), services.cache
+    return (
+        topic is not None and topic.partitions >= partitions and (cache is None or cache.has_leaders(name, partitions))
+    )
+
+
+async def create_topics(services: TopicServices, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
+    """Create topics and their logs, each topic by itself."""
+    message = request.message
+    names = Counter(wanted.name for wanted in message.topics)
+    results = []
+    made: list[tuple[ServedTopic, CreatableTopicResult]] = []
+    left = MOST_PARTITIONS
+    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_CREATE)
+    async with services.runtime.directory:
+        async for wanted in request.turns.over(message.topics):
+            if names[wanted.name] > 1:
+                why = "expected a topic once in a request"
+                results.append(_not_created(wanted.name, ErrorCode.INVALID_REQUEST, why))
+                continue
+            left -= len(wanted.assignments) or max(wanted.num_partitions, 1)
+            try:
+                check_controller(services.cluster_view)
+                if left < 0:
+                    raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
+                create, writing = partial(_create, services, wanted), services.runtime.writing
+                if quota.is_limiting and not message.validate_only:  # only valid requests count towards the quota
+                    quota.take((await writing.run(create, validate_only=True)).partitions)
+                topic = await writing.run(create, validate_only=message.validate_only)
+            except MagicbyteError as error:
+                results.append(_not_created(wanted.name, error.code, str(error)))
+                continue
+            results.append(_created(services, topic, _factor(services, wanted), validate_only=message.validate_only))
+            await request.turns.take(_SETTINGS_STEPS)
+            if not message.validate_only:
+                made.append((topic, results[-1]))
+    await _until(
+        services,
+        lambda: all(_has_leaders(services, wanted.name, wanted.partitions) for wanted, _ in made),
+        message.timeout_ms,
+    )
+    for topic, result in made:
+        await _finish(services, topic, topic.partitions, result, f"topic {topic.name} was created")
+    return CreateTopicsResponse(topics=results)
+
+
+async def _finish(
+    services: TopicServices,
+    topic: ServedTopic,
+    partitions: int,
+    result: CreatableTopicResult | CreatePartitionsTopicResult,
+    done: str,
+) -> None:
+    """Create the logs of a topic with new partitions; set the error of `result` if that, or a leader, is missing.
+
+    `done` is the change that was made nevertheless, for the message.
+    """
+    if not _has_leaders(services, topic.name, partitions):
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        result.error_message = f"{done}, but not all partitions have a leader yet"
+    elif (fault := await _make_logs(services, topic.name, range(topic.partitions))) is not None:
+        result.error_code = fault.code
+        result.error_message = f"{done}, but logs could not be created: {fault}"
+
+
+def _create(services: TopicServices, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
+    return services.topics.create(
+        wanted.name,
+        None if wanted.num_partitions == _BROKERS_OWN else wanted.num_partitions,
+        None if wanted.replication_factor == _BROKERS_OWN else wanted.replication_factor,
+        {each.name: each.value for each in wanted.configs},
+        assignments={each.partition_index: each.broker_ids for each in wanted.assignments},
+        validate_only=validate_only,
+    )
+
+
+def _factor(services: TopicServices, wanted: CreatableTopic) -> int:
+    """Return the replication factor of a new topic."""
+    if wanted.assignments:
+        return len(wanted.assignments[0].broker_ids)
+    is_own = wanted.replication_factor == _BROKERS_OWN
+    return services.runtime.config.default_replication_factor if is_own else wanted.replication_factor
+
+
+def _not_created(name: str, code: ErrorCode, why: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=code, error_message=why, configs=None)
+
+
+def _created(services: TopicServices, topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
+    settings = [
+        CreatableTopicConfigs(
+            name=setting.name,
+            value=setting.value,
+            read_only=setting.is_read_only,
+            config_source=setting.source,
+            is_sensitive=setting.is_sensitive,
+        )
+        for setting in configs.describe_topic(topic, services.runtime.config)
+    ]
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=NULL_UUID if validate_only else topic.id,
+        error_message=None,
+        num_partitions=topic.partitions,
+        replication_factor=factor,
+        configs=settings,
+    )
+
+
+async def _make_logs(services: TopicServices, topic: str, partitions: range) -> LogDirectoryError | None:
+    """Create the logs of partitions now, instead of at their first use; return why that is impossible.
+
+    Not for hundreds of partitions, which would take longer than the client waits.
+    """
+    if services.cache is not None:  # the assigned brokers create logs
+        return None
+    try:
+        for partition in partitions[:_MADE_AT_ONCE]:
+            await services.replicas.opened(topic, partition)
+    except UnknownTopicError:  # deleted meanwhile
+        return None
+    except LogDirectoryError as error:  # an offline directory, or a lack of descriptors
+        return error
+    return None
+
+
+async def create_partitions(
+    services: TopicServices, request: Request[CreatePartitionsRequest]
+) -> CreatePartitionsResponse:
+    """Add partitions to topics, each topic by itself."""
+    message = request.message
+    names = Counter(wanted.name for wanted in message.topics)
+    results = []
+    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_GROWTH)
+    async with services.runtime.directory:
+        async for wanted in request.turns.over(message.topics):
+            code, why = ErrorCode.NONE, None
+            try:
+                if names[wanted.name] > 1:
+                    code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
+                else:
+                    check_controller(services.cluster_view)
+                    grow, writing = partial(_grow, services, wanted), services.runtime.writing
+                    if quota.is_limiting and not message.validate_only:
+                        await writing.run(grow, validate_only=True)
+                        quota.take(wanted.count - services.topics.known(wanted.name).partitions)
+                    await writing.run(grow, validate_only=message.validate_only)
+            except MagicbyteError as error:
+                code, why = error.code, str(error)
+            results.append(CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=why))
+    if not message.validate_only:
+        counts = {wanted.name: wanted.count for wanted in message.topics}
+        grown = {wanted.name: counts[wanted.name] for wanted in results if not wanted.error_code}
+        await _until(
+            services, lambda: all(_has_leaders(services, *wanted) for wanted in grown.items()), message.timeout_ms
+        )
+        for result in results:
+            topic = services.topics.get(result.name)
+            if topic is None or result.error_code:
+                continue
+            done = f"partitions were added to {topic.name}"
+            await _finish(services, topic, counts[topic.name], result, done)
+    return CreatePartitionsResponse(results=results)
+
+
+def _grow(services: TopicServices, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+    given = wanted.assignments
+    assignments = None if given is None else [each.broker_ids for each in given]
+    services.topics.add_partitions(wanted.name, wanted.count, assignments=assignments, validate_only=validate_only)
+
+
+async def delete_topics(services: TopicServices, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+    """Delete topics, each by itself. Waiting fetches of their records are answered."""
+    by_ids = request.version >= _FIRST_WITH_IDS
+    wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
+    results = []
+    deleted: dict[str | None, DeletableTopicResult] = {}
+    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_DELETION)
+    async with services.runtime.directory:
+        async for each in request.turns.over(wanted):
+            if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
+                results.append(deleted[each.name])
+                continue
+            result = await _delete(services, each, request.version, quota)
+            results.append(result)
+            if not result.error_code:
+                deleted[result.name] = result
+    names = [name for name in deleted if name is not None]
+    await _until(services, lambda: not any(map(services.topics.get, names)), request.message.timeout_ms)
+    for name in names:
+        if services.cache is not None and services.topics.get(name) is not None:
+            deleted[name].error_code = ErrorCode.REQUEST_TIMED_OUT
+            deleted[name].error_message = f"topic {name} is marked for deletion, which is not over yet"
+    return DeleteTopicsResponse(responses=results)
+
+
+async def _delete(
+    services: TopicServices, wanted: DeleteTopicState, version: int, quota: MutationQuota
+) -> DeletableTopicResult:
+    result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
+    if not services.runtime.config.delete_topic_enable:
+        known = version >= _FIRST_WITH_DISABLED
+        result.error_code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
+        result.error_message = "delete.topic.enable is false"
+        return result
+    if (wanted.name is None) == (wanted.topic_id == NULL_UUID):
+        result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "expected either a name or an id"
+        return result
+    try:
+        topic = (
+            services.topics.known(wanted.name) if wanted.name is not None else services.topics.known_id(wanted.topic_id)
+        )
+        result.name, result.topic_id = topic.name, topic.id
+        check_controller(services.cluster_view)
+        quota.take(topic.partitions)
+        if services.cache is not None:
+            await services.runtime.writing.run(services.topics.begin_delete, topic.name)
+            return result
+        await services.topic_changes.delete(topic)
+        services.coordinators.topic_deleted(topic.name)
+    except MagicbyteError as error:
+        result.error_code, result.error_message = error.code, str(error)
+    return result
+
+
+async def delete_records(services: TopicServices, request: Request[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+    """Raise the log start offsets of partitions."""
+    results = []
+    async for topic in request.turns.over(request.message.topics):
+        partitions = []
+        # of a repeated partition the last offset counts
+        offsets = {each.partition_index: each.offset for each in topic.partitions}
+        async for index, offset in request.turns.over(offsets.items()):
+            outcome = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
+            try:
+                partition = await _delete_records(services, topic.name, index, offset)
+                outcome.low_watermark = await _deleted_everywhere(services, partition, request.message.timeout_ms)
+                if outcome.low_watermark < min(partition.log.log_start_offset, max(offset, 0)):
+                    outcome.error_code = ErrorCode.REQUEST_TIMED_OUT
+            except MagicbyteError as error:
+                outcome.error_code = error.code
+            partitions.append(outcome)
+        results.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+    return DeleteRecordsResponse(topics=results)
+
+
+async def _deleted_everywhere(services: TopicServices, partition: ServedPartition, timeout_ms: int) -> int:
+    """Wait until all live replicas have deleted the records; return the smallest of their log start offsets."""
+    wanted, replicas = partition.log.log_start_offset, services.replicas
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+            await partition.until(lambda: replicas.low_watermark(partition) >= wanted)
+    return replicas.low_watermark(partition)
+
+
+async def _delete_records(services: TopicServices, topic: str, partition: int, offset: int) -> ServedPartition:
+    opened = await services.replicas.opened(topic, partition)
+    opened.led()
+    async with opened.lock:  # before `logs_lock`, as appends do
+        await services.runtime.logs_lock.acquire_shared()
+        try:
+            services.replicas.check_is_there(opened)
+            services.topics.check_erasable(topic)
+            await services.runtime.writing.run(opened.log.delete_records, offset)
+            return opened
+        finally:
+            services.runtime.logs_lock.release_shared()
+
+
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
+    CreateTopicsRequest: create_topics,
+    CreatePartitionsRequest: create_partitions,
+    DeleteTopicsRequest: delete_topics,
+    DeleteRecordsRequest: delete_records,
+}

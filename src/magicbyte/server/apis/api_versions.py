@@ -1,0 +1,49 @@
+"""ApiVersions: the supported versions, and the client's software name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.settings.versions import versions_response
+from magicbyte.server.stores.features import TRANSACTION_VERSION
+
+if TYPE_CHECKING:
+    from magicbyte.server.settings.offer import Offer
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FIRST_WITH_SOFTWARE = 3
+_FIRST_WITH_LEVEL_0: Final = 4
+
+
+async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
+    """Return the supported versions, and record the client's software."""
+    if request.version >= _FIRST_WITH_SOFTWARE:
+        name, version = request.message.client_software_name, request.message.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        request.connection.software_name, request.connection.software_version = name, version
+    response = versions_response(offer.listed)
+    if level := offer.transaction_version:
+        if request.version >= _FIRST_WITH_LEVEL_0:  # earlier clients could not parse a 0
+            response.supported_features = [
+                SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=level)
+            ]
+        response.finalized_features = [
+            FinalizedFeatureKey(name=TRANSACTION_VERSION, min_version_level=level, max_version_level=level)
+        ]
+    if offer.has_features:
+        response.finalized_features_epoch = 0
+    return response
+
+
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {ApiVersionsRequest: api_versions}

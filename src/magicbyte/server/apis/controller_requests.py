@@ -1,0 +1,303 @@
+"""Requests to the controller: shutdowns, elections, reassignments, in-sync replicas, producer ids."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.engine.errors import (
+    ErrorCode,
+    NotControllerError,
+    StaleBrokerEpochError,
+    UnknownBrokerError,
+)
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from magicbyte.engine.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AlterPartitionResponsePartitionData,
+    AlterPartitionResponseTopicData,
+)
+from magicbyte.engine.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from magicbyte.engine.protocol.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from magicbyte.engine.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from magicbyte.engine.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from magicbyte.engine.replication.election import ElectionType
+from magicbyte.engine.replication.reassignment import OngoingMove
+from magicbyte.server.metadata import layout
+from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
+
+if TYPE_CHECKING:
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.cluster import ProducerIds
+    from magicbyte.server.stores.controller import ControllerService
+    from magicbyte.server.stores.topics import Topics
+
+_FIRST_ELECTION_WITH_ERROR: Final = 1  # of the whole request
+_WHY: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the partition does not exist",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic is being deleted",
+    ErrorCode.ELECTION_NOT_NEEDED: "the partition has that leader",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the preferred leader is not live and in sync",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "no replica is live",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerServices:
+    """The parts of the broker that these requests use. `controller` returns None without a cluster."""
+
+    runtime: Runtime
+    topics: Topics
+    producer_ids: ProducerIds
+    controller: Callable[[], ControllerService | None]
+
+
+class _Alone:
+    """A broker that is a cluster by itself: it leads all partitions that can be led."""
+
+    def __init__(self, services: ControllerServices) -> None:
+        self._node_id, self._topics = services.runtime.node_id, services.topics
+
+    def _has(self, key: TopicPartition) -> bool:
+        topic = self._topics.get(key.topic)
+        return topic is not None and 0 <= key.partition < topic.partitions
+
+    async def check_broker(self, broker_id: int, _broker_epoch: int) -> None:
+        if broker_id != self._node_id:
+            raise UnknownBrokerError(f"broker {broker_id} is not registered")
+
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        await self.check_broker(broker_id, broker_epoch)
+        return []
+
+    async def elect(
+        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        failure = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        if kind is ElectionType.PREFERRED:
+            failure = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        topics = self._topics
+        if partitions is None:
+            return dict.fromkeys(topics.offline(), failure)
+        results = dict[TopicPartition, ErrorCode]()
+        for key in partitions:
+            results[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if self._has(key):
+                is_offline = key.partition in topics.offline_of(key.topic)
+                results[key] = failure if is_offline else ErrorCode.ELECTION_NOT_NEEDED
+        return results
+
+    async def reassign(
+        self,
+        wanted: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        keeps_factor: bool,  # noqa: ARG002
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        own, faults = [self._node_id], dict[TopicPartition, tuple[ErrorCode, str]]()
+        for key, targets in wanted.items():
+            if not self._has(key):
+                faults[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
+            elif targets is None:
+                faults[key] = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being reassigned"
+            elif list(targets) != own:
+                faults[key] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"expected {own}, the only broker"
+        return faults
+
+    async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
+        return {}
+
+    async def alter_partitions(
+        self, broker_id: int, _broker_epoch: int, _wishes: Mapping[TopicPartition, IsrWish]
+    ) -> dict[TopicPartition, IsrAnswer]:
+        raise UnknownBrokerError(f"broker {broker_id} follows no partition")
+
+
+def _controller(services: ControllerServices) -> ControllerService | _Alone:
+    return services.controller() or _Alone(services)
+
+
+async def controlled_shutdown(
+    services: ControllerServices, request: Request[ControlledShutdownRequest]
+) -> ControlledShutdownResponse:
+    """Move leadership away from a broker that is about to stop."""
+    message = request.message
+    try:
+        remaining = await _controller(services).shut_down(message.broker_id, message.broker_epoch)
+    except (NotControllerError, UnknownBrokerError, StaleBrokerEpochError) as error:
+        return ControlledShutdownResponse(error_code=error.code)
+    left = [RemainingPartition(topic_name=each.topic, partition_index=each.partition) for each in remaining]
+    return ControlledShutdownResponse(remaining_partitions=left)
+
+
+async def elect_leaders(services: ControllerServices, request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
+    """Elect leaders of partitions."""
+    message, response, partitions = request.message, ElectLeadersResponse(), list[TopicPartition]()
+    async for topic in request.turns.over(message.topic_partitions or ()):
+        async for index in request.turns.over(topic.partitions):
+            partitions.append(TopicPartition(topic.topic, index))
+    try:
+        if message.election_type not in ElectionType.__members__.values():
+            code, results = ErrorCode.INVALID_REQUEST, dict[TopicPartition, ErrorCode]()
+        else:
+            asked = None if message.topic_partitions is None else partitions
+            code = ErrorCode.NONE
+            results = await _controller(services).elect(ElectionType(message.election_type), asked)
+    except NotControllerError as error:
+        code, results = error.code, dict.fromkeys(partitions, error.code)
+    if request.version >= _FIRST_ELECTION_WITH_ERROR:
+        response.error_code = code
+    by_topic: defaultdict[str, list[PartitionResult]] = defaultdict(list)
+    async for key, each in request.turns.over(results.items()):
+        result = PartitionResult(partition_id=key.partition, error_code=each, error_message=_WHY.get(each))
+        by_topic[key.topic].append(result)
+    response.replica_election_results = [
+        ReplicaElectionResult(topic=topic, partition_result=each) for topic, each in by_topic.items()
+    ]
+    return response
+
+
+async def alter_partition_reassignments(
+    services: ControllerServices, request: Request[AlterPartitionReassignmentsRequest]
+) -> AlterPartitionReassignmentsResponse:
+    """Begin or cancel reassignments of partitions."""
+    message, wanted = request.message, dict[TopicPartition, Sequence[int] | None]()
+    keeps_factor = not message.allow_replication_factor_change
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=message.allow_replication_factor_change, error_message=None
+    )
+    async for topic in request.turns.over(message.topics):
+        async for each in request.turns.over(topic.partitions):
+            wanted[TopicPartition(topic.name, each.partition_index)] = each.replicas
+    try:
+        faults = await _controller(services).reassign(wanted, keeps_factor=keeps_factor)
+    except NotControllerError as error:
+        response.error_code, response.error_message = error.code, str(error)
+        return response
+    by_topic: defaultdict[str, list[ReassignablePartitionResponse]] = defaultdict(list)
+    async for key in request.turns.over(wanted):
+        code, why = faults.get(key, (ErrorCode.NONE, None))
+        by_topic[key.topic].append(
+            ReassignablePartitionResponse(partition_index=key.partition, error_code=code, error_message=why)
+        )
+    response.responses = [ReassignableTopicResponse(name=topic, partitions=each) for topic, each in by_topic.items()]
+    return response
+
+
+async def list_partition_reassignments(
+    services: ControllerServices, request: Request[ListPartitionReassignmentsRequest]
+) -> ListPartitionReassignmentsResponse:
+    """Return the reassignments in progress."""
+    message = request.message
+    try:
+        moves = await _controller(services).reassignments()
+    except NotControllerError as error:
+        return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
+    if message.topics is not None:
+        asked = set[TopicPartition]()
+        async for topic in request.turns.over(message.topics):
+            async for index in request.turns.over(topic.partition_indexes):
+                asked.add(TopicPartition(topic.name, index))
+        moves = {key: each for key, each in moves.items() if key in asked}
+    by_topic: defaultdict[str, list[OngoingPartitionReassignment]] = defaultdict(list)
+    async for key, (replicas, move) in request.turns.over(moves.items()):
+        by_topic[key.topic].append(
+            OngoingPartitionReassignment(
+                partition_index=key.partition,
+                replicas=replicas,
+                adding_replicas=move.adding,
+                removing_replicas=move.removing,
+            )
+        )
+    topics = [OngoingTopicReassignment(name=topic, partitions=each) for topic, each in by_topic.items()]
+    return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
+
+
+async def alter_partition(
+    services: ControllerServices, request: Request[AlterPartitionRequest]
+) -> AlterPartitionResponse:
+    """Change ISRs, as requested by the leaders of partitions."""
+    message, wishes = request.message, dict[TopicPartition, IsrWish]()
+    async for topic in request.turns.over(message.topics):
+        async for each in request.turns.over(topic.partitions):
+            key = TopicPartition(topic.topic_name, each.partition_index)
+            wishes[key] = IsrWish(each.leader_epoch, each.new_isr, each.partition_epoch)
+    try:
+        answers = await _controller(services).alter_partitions(message.broker_id, message.broker_epoch, wishes)
+    except UnknownBrokerError:
+        return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+    except (NotControllerError, StaleBrokerEpochError) as error:
+        return AlterPartitionResponse(error_code=error.code)
+    by_topic: defaultdict[str, list[AlterPartitionResponsePartitionData]] = defaultdict(list)
+    async for key, answer in request.turns.over(answers.items()):
+        by_topic[key.topic].append(_altered(key, answer))
+    return AlterPartitionResponse(
+        topics=[AlterPartitionResponseTopicData(topic_name=topic, partitions=each) for topic, each in by_topic.items()]
+    )
+
+
+async def allocate_producer_ids(
+    services: ControllerServices, request: Request[AllocateProducerIdsRequest]
+) -> AllocateProducerIdsResponse:
+    """Allocate a block of producer ids: Kafka's brokers request it from protocol 3.0 on (KIP-730)."""
+    message = request.message
+    try:
+        await _controller(services).check_broker(message.broker_id, message.broker_epoch)
+    except UnknownBrokerError:
+        return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    except (NotControllerError, StaleBrokerEpochError) as error:
+        return AllocateProducerIdsResponse(error_code=error.code)
+    first = await services.runtime.writing.run(services.producer_ids.block_for, message.broker_id)
+    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=layout.PRODUCER_ID_BLOCK)
+
+
+def _altered(key: TopicPartition, answer: IsrAnswer) -> AlterPartitionResponsePartitionData:
+    if answer.known is None:
+        # versions without topic ids do not have INELIGIBLE_REPLICA
+        is_ineligible = answer.error is ErrorCode.INELIGIBLE_REPLICA
+        code = ErrorCode.OPERATION_NOT_ATTEMPTED if is_ineligible else answer.error
+        return AlterPartitionResponsePartitionData(partition_index=key.partition, error_code=code)
+    state = answer.known.state
+    return AlterPartitionResponsePartitionData(
+        partition_index=key.partition,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=answer.known.version,
+    )
+
+
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
+    ControlledShutdownRequest: controlled_shutdown,
+    ElectLeadersRequest: elect_leaders,
+    AlterPartitionReassignmentsRequest: alter_partition_reassignments,
+    ListPartitionReassignmentsRequest: list_partition_reassignments,
+    AlterPartitionRequest: alter_partition,
+    AllocateProducerIdsRequest: allocate_producer_ids,
+}

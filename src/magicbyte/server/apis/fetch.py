@@ -1,0 +1,647 @@
+"""Fetch: stored records by `sendfile` if the client supports their format, else converted; waits for new records.
+
+Sources: KIP-31, KIP-32 (formats by version), KIP-74 (limits), KIP-98 (isolation), KIP-227 (sessions), KIP-320 (epochs).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from magicbyte.engine.errors import (
+    CorruptRecordError,
+    ErrorCode,
+    LogDirectoryOfflineError,
+    MagicbyteError,
+    OffsetOutOfRangeError,
+    UnsupportedVersionError,
+)
+from magicbyte.engine.log.live.lookups import aborted_in_slice, size_in_segment
+from magicbyte.engine.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.layout import LOG_OVERHEAD, SIZE, Dialect
+from magicbyte.server.partitions.conversion import SliceConversion, converted, newest_magic
+from magicbyte.server.partitions.partition import tell_corrected_index
+from magicbyte.server.serving.metrics import count, now_ns
+from magicbyte.server.serving.parts import ConvertedPart, FilePart, KeptFile
+from magicbyte.server.serving.turns import STEPS_AT_ONCE
+
+if TYPE_CHECKING:
+    from magicbyte.engine.log.files.indexes import AbortedTransaction as IndexedAbort
+    from magicbyte.engine.log.live.partition_log import PartitionLog
+    from magicbyte.engine.log.live.segment import FileSlice
+    from magicbyte.server.apis.sessions import BegunFetch, Sessions
+    from magicbyte.server.partitions.partition import ServedPartition
+    from magicbyte.server.partitions.replicas import Replicas
+    from magicbyte.server.partitions.throttles import ReplicationThrottle
+    from magicbyte.server.serving.metrics import TopicMetrics
+    from magicbyte.server.serving.request import Request, UnboundHandler
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.topics import Topics
+
+T = TypeVar("T")
+
+_FORMAT_OF_VERSION: Final = (Format.V0, Format.V0, Format.V1, Format.V1)  # later ones: V2
+_FIRST_WITH_WHOLE_SETS: Final = 3  # from this version the first set comes whole even if it exceeds the limit
+_FIRST_WITH_TRANSACTIONS: Final = 4
+_FIRST_WITH_STORAGE_ERROR: Final = 6
+_FIRST_WITH_ZSTD: Final = 10
+_FIRST_FROM_FOLLOWERS: Final = 11
+_COMMITTED: Final = 1
+_EMPTY: Final = b""
+_STEPS: Final = 20  # to read a partition
+_LONGEST_LARGE_WAIT_MS: Final = 1000  # of a request that holds much memory
+_MOST_HELD_BYTES: Final = 4 << 20  # converted before the first byte of a response is sent
+
+
+@dataclass(frozen=True, slots=True)
+class FetchServices:
+    """The parts of the broker that Fetch uses. `throttle`: of followers' fetches."""
+
+    runtime: Runtime
+    topics: Topics
+    replicas: Replicas
+    sessions: Sessions
+    throttle: ReplicationThrottle
+
+
+@dataclass(slots=True)
+class _PartitionAnswer:
+    """The result for one partition: `size` bytes of stored records, or an error.
+
+    Unconverted records are in `data`; converted ones are added by `finish`, which also counts them, and is called when
+    the response is final: once, for a reader that waits for many bytes. `is_news`: there is something besides records
+    to report immediately.
+    """
+
+    topic: str
+    data: PartitionData
+    size: int = 0
+    finish: Callable[[_PartitionAnswer], Awaitable[_PartitionAnswer]] | None = None
+    is_news: bool = False
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One pass over all partitions of a request: `size` bytes were found, `left` may still be read.
+
+    `held`: converted bytes waiting to be sent. `is_first`: a follower's fetch offsets acknowledge earlier records,
+    which is applied only in the first pass.
+    """
+
+    left: int
+    size: int = 0
+    held: int = 0
+    is_first: bool = True
+    has_error: bool = False
+    answers: list[_PartitionAnswer] = field(default_factory=list)
+
+    def add(self, found: _PartitionAnswer) -> None:
+        """Add the result of the next partition."""
+        self.answers.append(found)
+        self.size += found.size
+        self.left -= found.size
+        self.has_error = self.has_error or found.is_news or bool(found.data.error_code)
+
+    async def finish(self) -> None:
+        """Make the results ready to be sent."""
+        try:
+            for at, each in enumerate(self.answers):
+                # it refers back to the result: a reference cycle would be freed late
+                finish, each.finish = each.finish, None
+                if finish is not None:
+                    self.answers[at] = await finish(each)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Release the results, which will not be sent."""
+        for each in self.answers:
+            each.finish = None
+            give_back(each.data)
+
+
+def give_back(data: PartitionData) -> None:
+    """Release the resources in a partition's response, which will not be sent."""
+    for piece in data.records or ():
+        if isinstance(piece, FilePart | ConvertedPart):
+            piece.close()
+
+
+async def fetch(services: FetchServices, request: Request[FetchRequest]) -> FetchResponse:
+    """Return records once there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
+    request = services.runtime.quotas.limited_fetch(request)
+    message = request.message
+    begun = await _begin(services, request)
+    if begun.error:
+        return FetchResponse(error_code=begun.error)
+    loop = asyncio.get_running_loop()
+    wait_ms = min(message.max_wait_ms, _LONGEST_LARGE_WAIT_MS) if request.is_large else message.max_wait_ms
+    deadline = loop.time() + wait_ms / 1000
+    is_first = True
+    while True:
+        event = asyncio.Event()
+        watched: list[ServedPartition] = []
+        try:
+            await _watch(services, request, begun, event, watched)
+            reading = await _read(services, request, begun, is_first=is_first)
+            is_first = False
+            left = deadline - loop.time()
+            enough = reading.size >= message.min_bytes or reading.has_error or not watched
+            if not enough and left > 0:
+                try:
+                    enough = await _is_enough_stored(services, request, begun)
+                except BaseException:
+                    reading.close()
+                    raise
+                if enough and event.is_set():  # records came just now
+                    reading.close()
+                    reading = await _read(services, request, begun)
+            if enough or left <= 0 or services.runtime.is_stopping:
+                if services.runtime.quotas.is_limiting and _is_held_off(services, request, begun, reading):
+                    reading.close()
+                    return _nothing(services, begun)
+                await reading.finish()
+                try:
+                    response = await _response(request, begun, reading)
+                except BaseException:
+                    reading.close()
+                    raise
+                if _is_follower(message):
+                    for each in reading.answers:
+                        services.throttle.record(each.topic, each.data.partition_index, each.size)
+                return response
+            reading.close()
+            started = now_ns()
+            await _wait(event, left)
+            request.connection.waited_ns += now_ns() - started
+        finally:
+            for partition in watched:
+                partition.waiting.pop(event, None)
+                partition.waiting_followers.pop(event, None)
+
+
+def _is_held_off(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> bool:
+    """Return whether the client gets nothing now because its quota is used up; otherwise count what it gets."""
+    told = [
+        (each.topic, each.data, each.size)
+        for each in reading.answers
+        if not begun.is_incremental or each.size or each.data.error_code
+    ]
+    return services.runtime.quotas.is_held_back(request, told)
+
+
+def _nothing(services: FetchServices, begun: BegunFetch) -> FetchResponse:
+    """Return the response to a throttled client. A session of the request is dropped: the next one begins another."""
+    if begun.session is None:
+        return FetchResponse()
+    if begun.is_incremental:
+        return FetchResponse(session_id=begun.session.id)
+    services.sessions.close(begun.session.id)
+    return FetchResponse()
+
+
+async def _begin(services: FetchServices, request: Request[FetchRequest]) -> BegunFetch:
+    steps = services.sessions.begin_in_steps(request.message, services.runtime.clock.monotonic_ms())
+    while True:
+        try:
+            for _ in range(STEPS_AT_ONCE):
+                next(steps)
+        except StopIteration as end:
+            begun: BegunFetch = end.value
+            return begun
+        await request.turns.take(STEPS_AT_ONCE)
+
+
+async def _watch(
+    services: FetchServices,
+    request: Request[FetchRequest],
+    begun: BegunFetch,
+    event: asyncio.Event,
+    watched: list[ServedPartition],
+) -> None:
+    """Register `event` for new records of partitions, before they are read, so that none is missed.
+
+    `watched` gets the partitions, for deregistration.
+    """
+    async for topic, asked in request.turns.over(begun.partitions):
+        if (partition := await services.replicas.known_partition(topic, asked.partition)) is not None:
+            waiting = partition.waiting_followers if _is_follower(request.message) else partition.waiting
+            waiting[event] = None
+            watched.append(partition)
+
+
+async def _is_enough_stored(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch) -> bool:
+    """Return whether a fetch with a result below `min_bytes` should not wait.
+
+    The result may end before the stored records do: at the end of a segment, to which nothing more is appended, or
+    at a limit of the request. As in Kafka's DelayedFetch, this counts all bytes up to the last offset that the reader
+    may have, and a segment that is not the last one is enough.
+    """
+    stored = 0
+    async for topic, asked in request.turns.over(begun.partitions, _STEPS):
+        if (partition := await services.replicas.known_partition(topic, asked.partition)) is None:
+            continue
+        log, offset = partition.log, asked.fetch_offset
+        upper = _upper(log, request.message)
+        if offset >= upper or _is_held_back(services, request.message, partition):
+            continue
+        try:
+            size = await services.replicas.read(partition, size_in_segment, log, offset, upper)
+        except MagicbyteError:  # deleted or damaged meanwhile, which the next pass reports
+            continue
+        if size is None:
+            return True
+        stored += min(size, asked.partition_max_bytes)
+    return stored >= request.message.min_bytes
+
+
+def _is_follower(message: FetchRequest) -> bool:
+    return message.replica_id >= 0
+
+
+def _upper(log: PartitionLog, message: FetchRequest) -> int:
+    """Return the end offset for the reader: followers also get records that are not committed."""
+    if _is_follower(message):
+        return log.log_end_offset
+    return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
+
+
+def _is_held_back(services: FetchServices, message: FetchRequest, partition: ServedPartition) -> bool:
+    """Return whether a follower that is not in sync gets nothing now because it is throttled."""
+    if not _is_follower(message) or partition.leader is None or message.replica_id in partition.leader.state.isr:
+        return False
+    return services.throttle.holds_back(partition.topic, partition.index)
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
+
+
+async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> FetchResponse:
+    answers = [(each.topic, each.data, each.size) for each in reading.answers]
+    if begun.session is not None:
+        news = list[tuple[str, PartitionData, int]]()
+        for at in range(0, len(answers), STEPS_AT_ONCE):
+            some = answers[at : at + STEPS_AT_ONCE]
+            news += begun.session.news(some)
+            await request.turns.take(len(some))
+        answers = news if begun.is_incremental else answers
+    topics: list[FetchableTopicResponse] = []
+    async for topic, data, _ in request.turns.over(answers):
+        if not topics or topics[-1].topic != topic:
+            topics.append(FetchableTopicResponse(topic=topic))
+        topics[-1].partitions.append(data)
+    return FetchResponse(session_id=0 if begun.session is None else begun.session.id, responses=topics)
+
+
+async def _read(
+    services: FetchServices, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
+) -> _Reading:
+    limited = request.version >= _FIRST_WITH_WHOLE_SETS
+    most = (
+        min(request.message.max_bytes, services.runtime.config.fetch_max_bytes)
+        if limited
+        else request.message.max_bytes
+    )
+    reading = _Reading(most, is_first=is_first)
+    try:
+        async for topic, asked in request.turns.over(begun.partitions, _STEPS):
+            reading.add(await _PartitionRead(services, request, topic, asked, reading).read())
+    except BaseException:
+        reading.close()
+        raise
+    return reading
+
+
+class _PartitionRead:
+    """The reading of one partition."""
+
+    metrics: TopicMetrics
+
+    def __init__(
+        self,
+        services: FetchServices,
+        request: Request[FetchRequest],
+        topic: str,
+        asked: FetchPartition,
+        reading: _Reading,
+    ) -> None:
+        self.services, self.request, self.topic, self.asked, self.reading = services, request, topic, asked, reading
+        self.partition: ServedPartition | None = None
+
+    async def read(self) -> _PartitionAnswer:
+        """Return the records, or an error code."""
+        return await self._answered(self._read())
+
+    async def _answered(self, work: Awaitable[_PartitionAnswer]) -> _PartitionAnswer:
+        try:
+            return await work
+        except MagicbyteError as error:
+            code = error.code
+            if isinstance(error, CorruptRecordError) and self.partition is not None:
+                self.partition.tell_damage(error)
+            if code == ErrorCode.KAFKA_STORAGE_ERROR and self.request.version < _FIRST_WITH_STORAGE_ERROR:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return self._refused(code)
+
+    def _refused(self, code: ErrorCode) -> _PartitionAnswer:
+        # otherwise clients could create counters for arbitrary names
+        if self.topic in self.services.runtime.metrics.topics:
+            self.services.runtime.metrics.of(self.topic).fetches_failed += 1
+        data = PartitionData(
+            partition_index=self.asked.partition,
+            error_code=code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=_EMPTY,
+        )
+        return _PartitionAnswer(self.topic, data)
+
+    async def _read(self) -> _PartitionAnswer:
+        request, asked = self.request, self.asked
+        partition = self.partition = await self.services.replicas.opened(self.topic, asked.partition)
+        self.metrics = self.services.runtime.metrics.of(self.topic)
+        self.metrics.fetch_requests += 1
+        code = self._role_fault(partition) or self._codec_fault()
+        if code:
+            return self._refused(code)
+        log = partition.log
+        if (nearest := self._nearest(partition)) is not None:
+            return nearest
+        committed = request.message.isolation_level == _COMMITTED
+        upper = _upper(log, request.message)
+        if log.health.error is not None:
+            raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
+        if (diverging := self._diverging(partition)) is not None:
+            return diverging
+        stored, aborted = await self._slice(partition, upper, committed=committed)
+        if self.reading.is_first and _is_follower(request.message):
+            if code := self._role_fault(partition):  # its roles may have changed meanwhile
+                return self._refused(code)
+            self.services.replicas.fetched(partition, request.message.replica_id, asked)
+        data = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if committed else None,
+            records=_EMPTY,
+        )
+        if stored is None or _is_held_back(self.services, request.message, partition):
+            return _PartitionAnswer(self.topic, data)
+        if committed:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
+            ]
+        return await self._records(partition, stored, data)
+
+    def _role_fault(self, partition: ServedPartition) -> ErrorCode:
+        """Check this broker's role and the client's leader epoch (KIP-320).
+
+        Consumers may read from a follower from version 11 on (KIP-392). An unknown follower gets REPLICA_NOT_AVAILABLE.
+        """
+        fault = epoch_fault(self.asked.current_leader_epoch, partition.leader_epoch)
+        if fault:
+            return fault
+        is_follower = _is_follower(self.request.message)
+        if partition.leader is None:
+            may_follow = self.request.version >= _FIRST_FROM_FOLLOWERS and not is_follower and partition.leader_id >= 0
+            return ErrorCode.NONE if may_follow else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if is_follower and self.request.message.replica_id not in partition.leader.followers:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    def _diverging(self, partition: ServedPartition) -> _PartitionAnswer | None:
+        """Return the response to a reader whose last epoch ends elsewhere in this log: its log diverges (KIP-595).
+
+        Raises OffsetOutOfRangeError for a follower whose last epoch is unknown: it truncates by offsets.
+        """
+        asked, log = self.asked, partition.log
+        if asked.last_fetched_epoch < 0:
+            return None
+        epoch, end = log.epochs.end_offset_of(asked.last_fetched_epoch, log.log_end_offset)
+        if end < 0:
+            if _is_follower(self.request.message):
+                raise OffsetOutOfRangeError(f"{partition}: the end of epoch {asked.last_fetched_epoch} is not known")
+            return None
+        if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
+            return None
+        data = PartitionData(
+            partition_index=asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
+            records=_EMPTY,
+        )
+        return _PartitionAnswer(self.topic, data, is_news=True)
+
+    def _nearest(self, partition: ServedPartition) -> _PartitionAnswer | None:
+        """Return the response that names a replica in the reader's rack, None to read here (KIP-392)."""
+        message = self.request.message
+        if self.request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
+            return None
+        nearest = self.services.replicas.nearest(partition, message.rack_id, self.asked.fetch_offset)
+        if nearest is None:
+            return None
+        log = partition.log
+        data = PartitionData(
+            partition_index=self.asked.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None,
+            preferred_read_replica=nearest,
+            records=_EMPTY,
+        )
+        return _PartitionAnswer(self.topic, data, is_news=True)
+
+    def _codec_fault(self) -> ErrorCode:
+        zstd = self.services.topics.known(self.topic).config.settings["compression.type"] == "zstd"
+        if zstd and self.request.version < _FIRST_WITH_ZSTD:
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        return ErrorCode.NONE
+
+    async def _slice(
+        self, partition: ServedPartition, upper: int, *, committed: bool
+    ) -> tuple[FileSlice | None, list[IndexedAbort]]:
+        """Return the readable slice of stored bytes, or None, and with `committed` the aborted transactions in it.
+
+        Raises OffsetOutOfRangeError.
+        """
+        log, asked, left = partition.log, self.asked, max(self.reading.left, 0)
+        limit = max(min(asked.partition_max_bytes, left), 0)
+        strict = self.request.version < _FIRST_WITH_WHOLE_SETS
+        whole_first = not strict and not self.reading.size
+        recent = None
+        if upper == log.log_end_offset:
+            if asked.fetch_offset == upper:
+                return None, []
+            recent = partition.recent(asked.fetch_offset, limit)
+            if recent is not None and not committed:
+                return recent, []
+        read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
+        read = read if strict or whole_first else partial(_if_whole, read)
+        if not committed:
+            return await self.services.replicas.read(partition, read), []
+        find = (lambda: recent) if recent is not None else read
+        search = partial(_with_aborted, find, log, asked.fetch_offset, upper)
+        try:
+            return await self.services.replicas.read(partition, search)
+        finally:
+            for error in log.take_index_faults():
+                tell_corrected_index(partition, error)
+
+    # ---- stored or converted bytes
+
+    async def _records(self, partition: ServedPartition, stored: FileSlice, data: PartitionData) -> _PartitionAnswer:
+        """Return the slice, or its conversion for this reader."""
+        version, dialect = self.request.version, partition.log.config.dialect
+        target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
+        source = target
+        if dialect is Dialect.ENRICHED:
+            source = Format.ENRICHED
+            # A follower of an enriched topic is a magicbyte broker, and stores the bytes unchanged.
+            is_closed = self.request.connection.enriched or _is_follower(self.request.message)
+            target = source if is_closed else target
+        elif target is not Format.V2:
+            newest, stored = await self._newest(partition, stored, target.magic)
+            source = target if newest < 0 else Format(str(newest))
+        if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
+            data.records = [FilePart(stored, self.services.runtime.reading)]
+            return _PartitionAnswer(self.topic, data, stored.length, partial(self._as_stored, source))
+        if not self.services.topics.known(self.topic).config.downconversion_enabled:
+            raise UnsupportedVersionError("Fetch of a newer format", version)
+        conversion = SliceConversion(source, target)
+        return _PartitionAnswer(
+            self.topic, data, stored.length, partial(self._as_converted, partition, stored, conversion)
+        )
+
+    async def _newest(self, partition: ServedPartition, stored: FileSlice, target: int) -> tuple[int, FileSlice]:
+        """Return the newest magic of the whole entries in a slice, or an upper bound of it if that is at most `target`.
+
+        Also returns the slice, which ends before any damage.
+        """
+        assert stored.segment is not None, "of a log"
+        known = partition.newest_up_to(stored.segment, stored.position + stored.length)
+        if known is not None and known <= target:
+            return known, stored
+        newest, end, damage = await self.services.replicas.read_long(partition, newest_magic, stored)
+        partition.saw(stored.segment, stored.position, end, newest)
+        if damage is not None:
+            partition.tell_damage(damage)
+            stored = stored._replace(length=end - stored.position)
+        return newest, stored
+
+    async def _as_stored(self, stored: Format, answer: _PartitionAnswer) -> _PartitionAnswer:
+        what = (stored, stored, self.request.version, self.request.client)
+        count(self.metrics.fetched, what, answer.size, 1, 0)
+        return answer
+
+    async def _as_converted(
+        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
+    ) -> _PartitionAnswer:
+        return await self._answered(self._converted(partition, found, conversion, answer))
+
+    async def _converted(
+        self, partition: ServedPartition, stored: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
+    ) -> _PartitionAnswer:
+        """Add the slice in the target format: all of it if it is small, else converted while it is sent.
+
+        The converted bytes held for a response are bounded: beyond that, the chunks converted to determine a slice's
+        size are converted again when it is sent.
+        """
+        limit = self.services.topics.rules(self.topic).max_decompressed_bytes
+        dialect = partition.log.config.dialect
+        kept = KeptFile(stored.file, self.services.runtime.reading)
+
+        def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
+            found_here = stored._replace(file=kept)
+            return partition.telling_damage(converted(found_here, dialect, how, self.asked.fetch_offset, limit))
+
+        async def in_thread(step: Callable[[], T]) -> T:
+            async with self.services.runtime.memory.work(limit):
+                self.services.runtime.trimming.ask()
+                return await self.services.runtime.reading.run(step)
+
+        chunks = convert(conversion)
+        try:
+            first, second = await in_thread(partial(_first_two, chunks))
+        except BaseException:
+            kept.close()
+            raise
+        size = sum(map(len, first)) + sum(map(len, second))
+        announced = max(stored.length, size) if second else size
+        is_held = not self.reading.held or self.reading.held + size <= _MOST_HELD_BYTES
+        if is_held:
+            self.reading.held += size
+        else:
+            conversion = SliceConversion(conversion.source, conversion.target)
+            first, second, chunks = [], [], convert(conversion)
+        metrics, report = self.metrics, conversion.report
+        what = (conversion.source, conversion.target, self.request.version, self.request.client)
+
+        def done() -> None:
+            kept.close()
+            count(metrics.fetched, what, report.bytes_in, report.batches, conversion.time_ns, report.records)
+
+        if is_held and not second:
+            done()
+            answer.data.records = [*first]
+        else:
+            answer.data.records = [ConvertedPart(announced, first + second, chunks, done, in_thread)]
+        return answer
+
+
+def _with_aborted(
+    find: Callable[[], FileSlice | None], log: PartitionLog, first: int, upper: int
+) -> tuple[FileSlice | None, list[IndexedAbort]]:
+    """Return the slice that is found, and the aborted transactions in it."""
+    found = find()
+    return found, [] if found is None else aborted_in_slice(log, first, upper, found)
+
+
+def _if_whole(read: Callable[[], FileSlice | None]) -> FileSlice | None:
+    """Return the slice that is read, None if its first entry is incomplete."""
+    found = read()
+    if found is None or found.length < LOG_OVERHEAD:
+        return None
+    head = memoryview(found.file.read_at(found.position, LOG_OVERHEAD))
+    return found if LOG_OVERHEAD + SIZE.read(head) <= found.length else None
+
+
+def _first_two(chunks: Iterator[list[memoryview]]) -> tuple[list[memoryview], list[memoryview]]:
+    """Return the first two chunks; an error after the first is left to the next fetch."""
+    first = next(chunks, [])
+    try:
+        return first, next(chunks, [])
+    except MagicbyteError:
+        return first, []
+
+
+def epoch_fault(known: int, ours: int) -> ErrorCode:
+    """Return the error of a client's leader epoch; -1: the client sent none."""
+    if known < 0 or known == ours:
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if known < ours else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {FetchRequest: fetch}

@@ -1,0 +1,28 @@
+"""SaslHandshake and SaslAuthenticate on connections that expect no (further) authentication."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from magicbyte.engine.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from magicbyte.server.serving.request import Request, UnboundHandler
+
+
+async def sasl_handshake(_services: object, _request: Request[SaslHandshakeRequest]) -> SaslHandshakeResponse:
+    """Refuse it; the connection stays open."""
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+
+
+async def sasl_authenticate(_services: object, _request: Request[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
+    """Refuse it; the connection stays open."""
+    why = "SaslAuthenticate request received after successful authentication"
+    return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=why)
+
+
+HANDLERS: Final[Mapping[type, UnboundHandler]] = {
+    SaslHandshakeRequest: sasl_handshake,
+    SaslAuthenticateRequest: sasl_authenticate,
+}

@@ -1,0 +1,1 @@
+"""The coordinators of groups and of transactions: loading, their logs, markers, requests to other brokers."""

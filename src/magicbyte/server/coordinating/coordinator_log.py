@@ -1,0 +1,211 @@
+"""The log of a coordinator: its records are appended to its topic, in order.
+
+An append does not wait for the replication of the previous one. Outcomes are also reported in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from magicbyte.engine.errors import AppendRefusedError, ErrorCode, MagicbyteError, NotLeaderError
+from magicbyte.engine.printable import logger
+from magicbyte.server.partitions.appends import Acknowledgement, NewSet
+
+if TYPE_CHECKING:
+    from magicbyte.engine.records.encode import Format
+    from magicbyte.server.partitions.appends import Appends
+    from magicbyte.server.partitions.replicas import Replicas
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.topics import Topics
+
+log = logger(__name__)
+
+_TOGETHER: Final = 100  # effects per set
+_QUICK_BYTES: Final = 64 << 10  # of records that are encoded on the event loop
+
+
+class Stores(Protocol):
+    """A coordinator's request to append to a partition of its topic, decided in one of its terms."""
+
+    @property
+    def partition(self) -> int:
+        """The partition."""
+
+    @property
+    def term(self) -> int:
+        """The term."""
+
+
+S = TypeVar("S", bound=Stores)
+
+
+class StoreRules(NamedTuple, Generic[S]):
+    """The treatment of one coordinator's effects.
+
+    `encoding` returns the approximate size of the records, and a function that encodes them. `timeout_ms`: the time to
+    wait for replicas. `is_present`: whether the term of the effect is current. `stored` gets the outcome.
+    """
+
+    encoding: Callable[[S, Format, int], tuple[int, Callable[[], memoryview]]]
+    timeout_ms: Callable[[S], int]
+    is_present: Callable[[S], bool]
+    stored: Callable[[S, ErrorCode], None]
+
+
+class _Pending(NamedTuple, Generic[S]):
+    """An effect with the result of its append, and the deadline for its replication."""
+
+    store: S
+    appended: Acknowledgement | ErrorCode
+    deadline_ms: int
+
+
+class CoordinatorLog(Generic[S]):
+    """Append the effects of one coordinator to the partitions of its topic.
+
+    `name`: the topic, and its content, for messages. `is_joined`: whether records of several effects may be appended as
+    one set.
+    """
+
+    def __init__(
+        self,
+        name: tuple[str, str],
+        services: tuple[Runtime, Topics, Replicas, Appends],
+        rules: StoreRules[S],
+        *,
+        is_joined: bool,
+    ) -> None:
+        self._topic, self._what = name
+        self._runtime, self._topics, self._replicas, self._appends = services
+        self._rules, self._is_joined = rules, is_joined
+        self._stores: dict[int, deque[S]] = {}  # by partition, in the order of their appends
+        self._unacknowledged: dict[int, deque[_Pending[S]]] = {}  # appended, but possibly not replicated yet
+
+    def store(self, store: S) -> None:
+        """Append after all pending appends to the same partition."""
+        waiting = self._stores.get(store.partition)
+        if waiting is not None:
+            waiting.append(store)
+            return
+        self._stores[store.partition] = deque([store])
+        self._runtime.spawn(self._append_all(store.partition))
+
+    async def _append_all(self, partition: int) -> None:
+        """Append a partition's pending effects, in order, without waiting for replication."""
+        waiting, clock = self._stores[partition], self._runtime.clock
+        try:
+            while waiting:
+                stores = [waiting.popleft()]
+                while waiting and self._is_joined and len(stores) < _TOGETHER:
+                    stores.append(waiting.popleft())
+                began_ms = clock.monotonic_ms()
+                outcomes = await self._append(partition, stores)
+                self._appended(
+                    partition,
+                    [
+                        _Pending(store, outcome, began_ms + self._rules.timeout_ms(store))
+                        for store, outcome in zip(stores, outcomes, strict=True)
+                    ],
+                )
+        finally:
+            del self._stores[partition]
+
+    def _appended(self, partition: int, appended: Sequence[_Pending[S]]) -> None:
+        """Continue after appends, immediately if they are replicated and nothing before them is waiting."""
+        waiting = self._unacknowledged.get(partition)
+        if waiting is not None:
+            waiting.extend(appended)
+        elif any(_is_pending(each.appended) for each in appended):
+            self._unacknowledged[partition] = deque(appended)
+            self._runtime.spawn(self._acknowledge_all(partition))
+        else:
+            for each in appended:
+                self._stored(each.store, _code_of(each.appended))
+
+    async def _acknowledge_all(self, partition: int) -> None:
+        """Wait for the replication of appends, and continue after each in order."""
+        waiting, clock = self._unacknowledged[partition], self._runtime.clock
+        try:
+            while waiting:
+                deadline_ms = waiting[0].deadline_ms
+                run = list(takewhile(lambda each: each.deadline_ms == deadline_ms, waiting))  # noqa: B023 (used at once)
+                left_ms = deadline_ms - clock.monotonic_ms()
+                for code in await self._outcomes(partition, [each.appended for each in run], left_ms):
+                    self._stored(waiting.popleft().store, code)
+        finally:
+            del self._unacknowledged[partition]
+
+    def _stored(self, store: S, code: ErrorCode) -> None:
+        """Continue after an append. A bug in that stops nothing else."""
+        try:
+            self._rules.stored(store, code)
+        except Exception:
+            log.exception("%s-%d: after an append of %s", self._topic, store.partition, self._what)
+
+    async def _outcomes(
+        self, partition: int, appended: Sequence[Acknowledgement | ErrorCode], timeout_ms: int
+    ) -> list[ErrorCode]:
+        """Wait for the replication of appends; return the result of each."""
+        waits = [each for each in appended if isinstance(each, Acknowledgement)]
+        codes = await self._appends.replicated(waits, timeout_ms)
+        for code in dict.fromkeys(codes):
+            if code:
+                self._complain(partition, f"the in-sync replicas do not have them: {code.name}")
+        acknowledged = iter(codes)
+        return [next(acknowledged) if isinstance(each, Acknowledgement) else each for each in appended]
+
+    async def _append(self, partition: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
+        """Append the records of effects as one set; return the acknowledgement of each, or its error."""
+        try:
+            return await self._append_together(partition, stores)
+        except AppendRefusedError as error:
+            if len(stores) > 1:  # for instance because one of them is too large: nothing has been written yet
+                return [outcome for each in stores for outcome in await self._append(partition, [each])]
+            code, why = error.code, str(error)
+        except MagicbyteError as error:
+            code, why = error.code, str(error)
+        except Exception as error:
+            log.exception("%s-%d: records of %s could not be stored", self._topic, partition, self._what)
+            code, why = ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)
+        self._complain(partition, why)
+        return [code] * len(stores)
+
+    async def _append_together(self, index: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
+        runtime = self._runtime
+        partition = await self._replicas.opened(self._topic, index)
+        await runtime.load_numpy()  # needed for encoding
+        topic = self._topics.known(self._topic)
+        rules, now_ms = topic.config.append, runtime.clock.now_ms()
+        sizes, encoders = zip(*(self._rules.encoding(each, rules.format, now_ms) for each in stores), strict=True)
+        encoded = (
+            [encode() for encode in encoders]
+            if sum(sizes) <= _QUICK_BYTES
+            else await runtime.writing.run(lambda: [encode() for encode in encoders])
+        )
+        is_present = [self._rules.is_present(each) for each in stores]
+        if not any(is_present):
+            raise NotLeaderError("the partition had another leader since the records were created")
+        sets = [each for each, is_wanted in zip(encoded, is_present, strict=True) if is_wanted]
+        records = sets[0] if len(sets) == 1 else memoryview(b"".join(sets))
+        least = partition.least_in_sync(topic.config.min_insync_replicas)
+        appended = Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules)), least)
+        return [appended if is_wanted else NotLeaderError.code for is_wanted in is_present]
+
+    def _complain(self, partition: int, why: str) -> None:
+        self._runtime.complaints.line(log, self._topic, self._what, "%s-%d: records of %s could not be stored: %s",
+                                     self._topic, partition, self._what, why)  # fmt: skip
+
+
+def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode:
+    """Return the result of an append."""
+    code = appended.code() if isinstance(appended, Acknowledgement) else appended
+    assert code is not None, "it is no longer awaited"
+    return code
+
+
+def _is_pending(appended: Acknowledgement | ErrorCode) -> bool:
+    """Return whether replication must be awaited."""
+    return isinstance(appended, Acknowledgement) and appended.code() is None

@@ -1,0 +1,26 @@
+"""The parts of a broker that its coordinators use.
+
+A separate module, because a start does not load the coordinators.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from magicbyte.engine.log.live.log_directory import LogDirectory
+    from magicbyte.server.partitions.appends import Appends
+    from magicbyte.server.partitions.replicas import Replicas
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.topics import Topics
+
+
+class CoordinatorServices(NamedTuple):
+    """The parts of the broker that a coordinator uses. `is_alone`: the broker is a cluster by itself."""
+
+    runtime: Runtime
+    topics: Topics
+    logs: LogDirectory
+    replicas: Replicas
+    appends: Appends
+    is_alone: bool

@@ -1,0 +1,326 @@
+"""Write transaction markers into partitions: those that this broker leads, and those of other brokers.
+
+A marker is sent until it is written. It waits while its partition has no leader; for a deleted topic it is dropped.
+Source: Kafka's TransactionMarkerChannelManager and KafkaApis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.engine.errors import ErrorCode, MagicbyteError, code_of
+from magicbyte.engine.groups.effects import Marker, Producer
+from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.printable import logger
+from magicbyte.engine.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.server.metadata import layout
+from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
+from magicbyte.server.serving.turns import Turns
+from magicbyte.server.stores.cluster_view import NOBODY
+from magicbyte.server.stores.peers import ClusterPeers, PeerLink
+
+if TYPE_CHECKING:
+    from magicbyte.engine.ports import Clock
+    from magicbyte.engine.protocol import Message
+    from magicbyte.engine.transactions.effects import SendMarkers
+    from magicbyte.server.partitions.appends import Appends
+    from magicbyte.server.partitions.replicas import Replicas
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.topics import Topics
+
+log = logger(__name__)
+
+_PAUSE_S: Final = 0.1  # before a retry or another look-up of the leader
+_TIMEOUT_MS: Final = 30_000  # for another broker's response, and for in-sync replicas
+_MOST: Final = 1000  # partitions per request to another broker, and markers written together
+_STEPS: Final = 10  # for the look-up of a partition, and the append
+_IDLE_S: Final = 60.0  # after which a connection is closed
+
+
+class _Entry(NamedTuple):
+    """A marker for one partition."""
+
+    sent: SendMarkers
+    place: TopicPartition
+
+
+class _Outbox:
+    """The queue for a broker."""
+
+    def __init__(self) -> None:
+        self._entries: list[_Entry] = []
+        self._more = asyncio.Event()
+
+    def put(self, entry: _Entry) -> None:
+        self._entries.append(entry)
+        self._more.set()
+
+    async def take(self) -> list[_Entry]:
+        """Return the entries of the next request; an empty list after a long idle time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_IDLE_S):
+                await self._more.wait()
+        taken, self._entries = self._entries[:_MOST], self._entries[_MOST:]
+        if not self._entries:
+            self._more.clear()
+        return taken
+
+
+def marker_set(marker: Marker, now_ms: int) -> memoryview:
+    """Return a marker as a set for a leader's append."""
+    return memoryview(
+        build_marker(
+            ControlType.COMMIT if marker.commits else ControlType.ABORT,
+            base_offset=0,
+            timestamp=now_ms,
+            producer_id=marker.producer.producer_id,
+            producer_epoch=marker.producer.epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+    )
+
+
+class MarkerWriter(NamedTuple):
+    """Write markers into partitions of this broker.
+
+    `end_of_offsets` appends one to a partition of the offsets topic, and applies the offsets of its transaction.
+    """
+
+    clock: Clock
+    topics: Topics
+    replicas: Replicas
+    appends: Appends
+    end_of_offsets: Callable[[int, Marker], asyncio.Future[ErrorCode]]
+
+
+async def write_markers(
+    writer: MarkerWriter, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
+) -> list[ErrorCode]:
+    """Write markers into partitions that this broker leads, with acks=all; return the result of each."""
+    codes = list[ErrorCode]()
+    for at in range(0, len(wanted), _MOST):
+        codes += await _write_together(writer, wanted[at : at + _MOST], turns)
+    return codes
+
+
+async def _write_together(
+    writer: MarkerWriter, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
+) -> list[ErrorCode]:
+    codes = [ErrorCode.NONE] * len(wanted)
+    sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Future[ErrorCode]]()
+    async for at, (partition_name, marker) in turns.over(enumerate(wanted), _STEPS):
+        try:
+            partition = await writer.replicas.opened(*partition_name)
+            if partition_name.topic == OFFSETS_TOPIC:
+                of_groups[at] = writer.end_of_offsets(partition_name.partition, marker)
+                continue
+            config = writer.topics.known(partition_name.topic).config
+            least = partition.least_in_sync(config.min_insync_replicas)
+            data = marker_set(marker, writer.clock.now_ms())
+            sets[at] = NewSet(partition, data, config.append), least
+        except MagicbyteError as error:
+            codes[at] = error.code
+    waits = dict[int, Acknowledgement]()
+    outcomes = await writer.appends.append_all([new for new, _ in sets.values()])
+    for (at, (new, least)), outcome in zip(sets.items(), outcomes, strict=True):
+        if isinstance(outcome, Appended):
+            waits[at] = Acknowledgement(new.partition, outcome, least)
+        elif isinstance(outcome, MagicbyteError):
+            codes[at] = outcome.code
+        else:
+            raise outcome
+    for at, code in zip(waits, await writer.appends.replicated(list(waits.values()), _TIMEOUT_MS), strict=True):
+        codes[at] = code
+    for at, told in of_groups.items():
+        codes[at] = await told
+    return codes
+
+
+class MarkerSender:
+    """Have markers written by the leaders of their partitions, and report each outcome to `marked`.
+
+    There is one request at a time to each broker, with all entries of its queue. `is_void`: the outcome no longer
+    matters, because another coordinator sends the markers.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        topics: Topics,
+        writer: MarkerWriter,
+        peers: ClusterPeers | None,
+        marked: Callable[[SendMarkers, TopicPartition, ErrorCode], None],
+        is_void: Callable[[SendMarkers], bool],
+    ) -> None:
+        self._runtime, self._topics, self._writer, self._peers = runtime, topics, writer, peers
+        self._marked, self._is_void = marked, is_void
+        self._outboxes: dict[int, _Outbox] = {}  # by broker
+
+    def send(self, sent: SendMarkers) -> None:
+        """Send markers; those that were refused before after a pause."""
+        entries = [_Entry(sent, place) for place in sent.partitions]
+        if sent.again:
+            self._runtime.spawn(self._route(entries, _PAUSE_S))
+            return
+        unrouted = list[_Entry]()
+        for entry in entries:
+            try:
+                leader = self._known_leader(entry.place)
+            except Exception:
+                log.exception("%s: who leads it", entry.place)
+                leader = NOBODY
+            if leader == NOBODY:
+                unrouted.append(entry)
+            else:
+                self._outbox(leader).put(entry)
+        if unrouted:
+            self._runtime.spawn(self._route(unrouted, 0))
+
+    async def _route(self, entries: list[_Entry], pause_s: float) -> None:
+        """Route markers to the queues of the leaders; those without one wait."""
+        while entries:
+            if pause_s:
+                await asyncio.sleep(pause_s)
+            pause_s, parked = _PAUSE_S, list[_Entry]()
+            for entry in entries:
+                if self._is_void(entry.sent):
+                    continue
+                leader = await self._leader_or_nobody(entry.place)
+                if leader is None:
+                    self._tell(entry, ErrorCode.NONE)
+                elif leader == NOBODY:
+                    parked.append(entry)
+                else:
+                    self._outbox(leader).put(entry)
+            entries = parked
+
+    async def _leader_or_nobody(self, place: TopicPartition) -> int | None:
+        """Return the leader as `_leader` does; NOBODY after a bug."""
+        try:
+            return await self._leader(place)
+        except Exception:
+            log.exception("%s: who leads it", place)
+            return NOBODY
+
+    async def _leader(self, partition: TopicPartition) -> int | None:
+        """Return the leader of a partition, NOBODY while unknown; None for a deleted partition."""
+        peers, leader = self._peers, self._known_leader(partition)
+        if leader != NOBODY:
+            return leader
+        if peers is None:
+            return None
+        if peers.cache.partition(partition) is not None:
+            return NOBODY
+        path = layout.topic_path(partition.topic)
+        try:  # the controller may not have announced it yet
+            node = await peers.membership.store.exists(path)
+            is_there = node is not None and partition.partition in layout.TopicNode.load(path, node.data).replicas
+        except MagicbyteError as error:
+            self._runtime.complaints.line(
+                log, partition.topic, "markers", "%s: whether it exists: %s", partition, error
+            )
+            return NOBODY
+        return NOBODY if is_there else None
+
+    def _known_leader(self, partition: TopicPartition) -> int:
+        """Return the leader of a partition as far as this broker has been told, else NOBODY."""
+        if self._peers is None:
+            topic = self._topics.get(partition.topic)
+            is_there = topic is not None and partition.partition < topic.partitions
+            return self._runtime.node_id if is_there else NOBODY
+        view = self._peers.cache.partition(partition)
+        return view.leader if view is not None and view.leader in self._peers.cache.live else NOBODY
+
+    def _outbox(self, leader: int) -> _Outbox:
+        found = self._outboxes.get(leader)
+        if found is None:
+            found = self._outboxes[leader] = _Outbox()
+            self._runtime.spawn(self._serve(leader, found))
+        return found
+
+    async def _serve(self, leader: int, outbox: _Outbox) -> None:
+        """Send the queue of a broker, until it has been empty for a while."""
+        link = PeerLink(self._runtime, self._peers, leader, timeout_ms=_TIMEOUT_MS)
+        try:
+            while entries := await outbox.take():
+                entries = [each for each in entries if not self._is_void(each.sent)]
+                if not entries:
+                    continue
+                codes = await self._written(leader, link, [(each.place, _marker(each.sent)) for each in entries])
+                for entry, code in zip(entries, codes, strict=True):
+                    self._tell(entry, code)
+        finally:
+            del self._outboxes[leader]
+            await link.aclose()
+
+    async def _written(
+        self, leader: int, link: PeerLink, wanted: Sequence[tuple[TopicPartition, Marker]]
+    ) -> list[ErrorCode]:
+        """Let a broker write markers. Return the result of each.
+
+        Markers affected by a bug are sent again, too.
+        """
+        try:
+            if leader == self._runtime.node_id:
+                return await write_markers(self._writer, wanted, Turns())
+            return _codes_in(await link.send(_request(wanted)), wanted)
+        except MagicbyteError as error:
+            code, why = ErrorCode.NETWORK_EXCEPTION, str(error)
+        except Exception as error:
+            log.exception("%s: markers could not be written", link.name)
+            code, why = ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)
+        self._runtime.complaints.line(log, link.name, "markers", "markers are sent again: %s", why)
+        return [code] * len(wanted)
+
+    def _tell(self, entry: _Entry, code: ErrorCode) -> None:
+        """Report the outcome of a marker. A bug in that affects no other marker."""
+        try:
+            self._marked(entry.sent, entry.place, code)
+        except Exception:
+            log.exception("%s: after a marker of %s", entry.place, entry.sent.transactional_id)
+
+
+def _request(wanted: Sequence[tuple[TopicPartition, Marker]]) -> WriteTxnMarkersRequest:
+    markers = dict[Marker, dict[str, list[int]]]()
+    for place, marker in wanted:
+        markers.setdefault(marker, {}).setdefault(place.topic, []).append(place.partition)
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=marker.producer.producer_id,
+                producer_epoch=marker.producer.epoch,
+                transaction_result=marker.commits,
+                topics=[
+                    WritableTxnMarkerTopic(name=name, partition_indexes=tuple(ids)) for name, ids in topics.items()
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+            )
+            for marker, topics in markers.items()
+        ]
+    )
+
+
+def _codes_in(response: Message, wanted: Sequence[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
+    """Return another broker's result for each marker."""
+    assert isinstance(response, WriteTxnMarkersResponse), "the generated class"
+    codes = {
+        (each.producer_id, topic.name, one.partition_index): one.error_code
+        for each in response.markers
+        for topic in each.topics
+        for one in topic.partitions
+    }
+    return [code_of(codes.get((marker.producer.producer_id, *place))) for place, marker in wanted]
+
+
+def _marker(sent: SendMarkers) -> Marker:
+    return Marker(Producer(sent.producer_id, sent.producer_epoch), sent.coordinator_epoch, sent.commits)

@@ -1,0 +1,1 @@
+"""Served partitions: appends, replicas, fetching from leaders, periodic work on logs."""

@@ -1,0 +1,278 @@
+"""Dispatch frames to handlers, and encode their responses.
+
+A handler's module is imported at its first request or, for the requests that every client sends first, while a start
+waits for its disk.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from magicbyte.access.net.server import Hold, Mute, Terms
+from magicbyte.engine.errors import TooManyElementsError, UnsupportedVersionError
+from magicbyte.engine.printable import logger
+from magicbyte.engine.protocol import APIS, Api, read_request_header, write_response
+from magicbyte.engine.protocol.api import API_VERSIONS
+from magicbyte.engine.protocol.message import Allowance
+from magicbyte.engine.protocol.outcomes import Collect, codes_of
+from magicbyte.server.serving.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
+from magicbyte.server.serving.request import ClientConnection, Handler, Request, UnboundHandler
+from magicbyte.server.settings.offer import unsupported_versions
+from magicbyte.server.settings.versions import OTHERS_MOST_BYTES, SERVED
+
+if TYPE_CHECKING:
+    from magicbyte.access.net.server import Answer
+    from magicbyte.engine.protocol import Message
+    from magicbyte.engine.protocol.messages.request_header import RequestHeader
+    from magicbyte.server.serving.runtime import Runtime
+
+    Guard = Callable[[int, Request[Any], Handler], Awaitable[Message | None]]
+
+log = logger(__name__)
+
+FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
+FEW_ELEMENTS: Final = 2_000
+"""Elements of a message that is parsed on the event loop, within some 3 ms; nearly all messages have fewer."""
+LARGE_BODY: Final = 1 << 20  # bytes, after which memory is returned to the system
+ELEMENT_BYTES: Final = 512
+"""Memory counted for each element of a larger message: its object, and that in the response."""
+_ANY_SIZE: Final = 1 << 31  # larger than any frame: the setting is the limit
+_KEY: Final = struct.Struct(">h")
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    api: Api
+    request: type[Message]
+    handler: Handler
+    codes: Collect | None
+    most_elements: int
+
+
+_UNBOUND: Final[dict[int, UnboundHandler]] = {}  # those whose module was imported
+
+
+def _unbound(key: int) -> UnboundHandler:
+    module: Any = import_module(f"magicbyte.server.apis.{SERVED[key].module}")
+    return _UNBOUND.setdefault(key, module.HANDLERS[APIS[key].request])
+
+
+def load_handlers(keys: Iterable[int] = FIRST_ASKED) -> None:
+    """Import the modules for requests, by default for those that a client sends first."""
+    for key in keys:
+        _unbound(key)
+        codes_of(APIS[key].response)
+
+
+class Router:
+    """The handlers of one broker, each bound to its services at its first request.
+
+    `services_of` returns the services for the handlers of a module. `guard` answers a request by its API key and
+    handler, as far as its sender may; None if everything is allowed.
+    """
+
+    def __init__(self, runtime: Runtime, services_of: Callable[[str], Any], guard: Guard | None) -> None:
+        self.runtime, self.guard = runtime, guard
+        self._services_of = services_of
+        self._services: dict[str, Any] = {}  # by module
+        self.routes: dict[int, _Route] = {}  # by API key
+
+    async def route(self, key: int) -> _Route:
+        """Return the route of an API's requests, importing its module if needed."""
+        handler = _UNBOUND[key] if key in _UNBOUND else await self.runtime.reading.run(_unbound, key)
+        if (route := self.routes.get(key)) is None:
+            served, api = SERVED[key], APIS[key]
+            if served.module not in self._services:
+                self._services[served.module] = self._services_of(served.module)
+            bound = partial(handler, self._services[served.module])
+            route = self.routes[key] = _Route(api, api.request, bound, codes_of(api.response), served.most_elements)
+        return route
+
+    def handle(self, route: _Route, request: Request[Any]) -> Awaitable[Message | None]:
+        """Return the response of the handler, as far as the authorizer permits."""
+        return route.handler(request) if self.guard is None else self.guard(route.api.key, request, route.handler)
+
+
+def terms_of(head: memoryview) -> Terms:
+    """Return the treatment of a frame that begins with `head`, which starts with the API key."""
+    served = SERVED.get(_KEY.unpack_from(head)[0])
+    if served is None:
+        return Terms(OTHERS_MOST_BYTES, is_kept=False)
+    return Terms(_ANY_SIZE if served.most_bytes is None else served.most_bytes, is_kept=served.most_bytes is None)
+
+
+class Dispatcher:
+    """Answer the requests of one connection."""
+
+    __slots__ = ("_connection", "_router", "_runtime")
+
+    def __init__(self, router: Router, connection: ClientConnection) -> None:
+        self._router, self._runtime, self._connection = router, router.runtime, connection
+
+    async def __call__(self, frame: memoryview) -> Answer | None:
+        """Return the response to a frame, or None.
+
+        Raises UnsupportedVersionError for unsupported requests, ProtocolError for invalid ones, and the handler's
+        errors: each ends the connection.
+        """
+        api, header, at = read_request_header(frame)
+        version = self._runtime.offer.answers(api.key, header.request_api_version)
+        if version is None:
+            return self._refuse(api, header.request_api_version, header.correlation_id)
+        started, connection = now_ns(), self._connection
+        connection.waited_ns = 0
+        route = self._router.routes.get(api.key)
+        if route is None:
+            route = await self._router.route(api.key)
+        body, size = frame[at:], len(frame)
+        if len(body) >= LARGE_BODY:
+            self._runtime.trimming.ask()
+        del frame  # so that the frame's memory is released before the handler runs
+        message = None
+        # Trailing bytes are ignored, as in Kafka: librdkafka 2.16 sends three too many when it asks for all topics.
+        if len(body) <= FEW_ELEMENTS:  # each element takes at least a byte
+            message, _ = route.request.read_at(body, 0, version)
+        else:
+            with suppress(TooManyElementsError):
+                message, _ = route.request.read_within(body, 0, version, Allowance(FEW_ELEMENTS))
+        if message is None:
+            answering = self._answer_large(route, header, body, size, started)
+            del body
+            return await answering
+        del body
+        request = Request(message, version, header.client_id, connection, self._client(header.client_id or ""))
+        response = await self._router.handle(route, request)
+        pause = None
+        if self._runtime.quotas.is_limiting:
+            pause = self._charge(route, request, response, size, started)
+        if request.turns.is_long:
+            return await self._answer_long(route, request, response, header.correlation_id, started, pause)
+        answer = None
+        if response is not None:
+            frame_out = write_response(response, version, correlation_id=header.correlation_id)
+            answer = cast("Answer", frame_out.pieces())  # pieces that are elsewhere come from handlers, and can be sent
+            if route.codes is not None:
+                route.codes(response, self._runtime.metrics.apis[api.key].codes)
+        self._count(route, version, started)
+        return answer if pause is None else pause.around(answer)
+
+    def _charge(
+        self, route: _Route, request: Request[Any], response: Message | None, size: int, started_ns: int
+    ) -> Mute | Hold | None:
+        """Record what a request of `size` bytes has used in its quotas; return how its client is throttled."""
+        quotas, key = self._runtime.quotas, route.api.key
+        busy_ns = now_ns() - started_ns - self._connection.waited_ns
+        wait_ms = quotas.charge(key, request, response, route.codes, size, busy_ns)
+        return quotas.pause(response, wait_ms) if wait_ms else None
+
+    async def _answer_large(
+        self, route: _Route, header: RequestHeader, body: memoryview, size: int, started: int
+    ) -> Answer | None:
+        """Answer a request with many elements: it is parsed in a thread, with its memory counted before."""
+        runtime, version, most = self._runtime, header.request_api_version, route.most_elements
+        async with runtime.memory.message(min(most, len(body)) * ELEMENT_BYTES):
+            read = partial(route.request.read_within, body, 0, version, Allowance(most))
+            message, _ = await runtime.messages.run(read)
+            del body, read
+            client = self._client(header.client_id or "")
+            request = Request(message, version, header.client_id, self._connection, client, is_large=True)
+            del message
+            response = await self._router.handle(route, request)
+            pause = None
+            if runtime.quotas.is_limiting:
+                pause = self._charge(route, request, response, size, started)
+            return await self._answer_long(route, request, response, header.correlation_id, started, pause)
+
+    async def _answer_long(
+        self,
+        route: _Route,
+        request: Request[Any],
+        response: Message | None,
+        correlation_id: int,
+        started: int,
+        pause: Mute | Hold | None,
+    ) -> Answer | None:
+        """Encode a response that may be long in a thread, one such response of this broker at a time."""
+        runtime, answer = self._runtime, None
+        if response is not None:
+            writing = partial(_written, route, response, request.version, correlation_id)
+            del response
+            answer, codes = await runtime.messages.run(writing)
+            runtime.metrics.apis[route.api.key].codes.extend(codes)
+        self._count(route, request.version, started)
+        runtime.trimming.ask()
+        return answer if pause is None else pause.around(answer)
+
+    def _client(self, client_id: str) -> ClientSoftware:
+        """Return the client software for which a request is counted."""
+        connection = self._connection
+        client = connection.client
+        if client is None or client != (client_id, connection.software_name, connection.software_version):
+            client = self._named(client_id)  # nearly always the same as before
+        return client
+
+    def _named(self, client_id: str) -> ClientSoftware:
+        """Return the client software for the connection's requests from now on."""
+        connection, metrics = self._connection, self._runtime.metrics
+        found = metrics.client(client_id, connection.software_name, connection.software_version)
+        connection.client = found
+        connection.asked.clear()
+        return found
+
+    def _count(self, route: _Route, version: int, started_ns: int) -> None:
+        """Count an answered request, and log it if it was slow, apart from waiting."""
+        runtime, connection, key, ended_ns = self._runtime, self._connection, route.api.key, now_ns()
+        waited_ns, total_ns = connection.waited_ns, ended_ns - started_ns
+        asked = connection.asked.get((key, version))
+        if asked is None:
+            client = connection.client or UNNAMED
+            asked = connection.asked[key, version] = runtime.metrics.asking(client, connection.host, key, version)
+        asked.count += 1
+        asked.last_ns = ended_ns
+        counters = runtime.metrics.apis[key]
+        codes = counters.codes
+        counters.versions.append(version)
+        counters.totals.append(total_ns)
+        counters.waits.append(waited_ns)
+        if len(counters.totals) >= MOST_NEW or len(codes) >= MOST_NEW:
+            counters.sort()
+        if total_ns - waited_ns >= runtime.slow_ns:
+            self._tell_slow(route.api, version, total_ns - waited_ns)
+
+    def _tell_slow(self, api: Api, version: int, local_ns: int) -> None:
+        connection, client = self._connection, self._connection.client or UNNAMED
+        facts = {
+            "api": api.name,
+            "version": version,
+            "peer": connection.peer,
+            "client_id": client.id,
+            "software": f"{client.software} {client.version}".strip(),
+            "local_ms": round(local_ns / 1e6, 3),
+            "waited_ms": round(connection.waited_ns / 1e6, 3),
+        }
+        log.warning("slow request: %s", " ".join(f"{name}={value!r}" for name, value in facts.items()),
+                    extra={"fields": facts})  # fmt: skip
+
+    def _refuse(self, api: Api, version: int, correlation_id: int) -> Answer | None:
+        offer = self._runtime.offer
+        known = offer.answered.get(api.key, range(0))
+        if not known and offer.ignores_unknown:
+            return None
+        if api.key != API_VERSIONS or version < 0 or not known:
+            raise UnsupportedVersionError(api.name, version, known=known)
+        return write_response(unsupported_versions(offer), 0, correlation_id=correlation_id).buffers()
+
+
+def _written(route: _Route, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:
+    """Return the encoded response, and its error codes."""
+    codes: list[int] = []
+    answer = cast("Answer", write_response(response, version, correlation_id=correlation_id).pieces())
+    if route.codes is not None:
+        route.codes(response, codes)
+    return answer, codes

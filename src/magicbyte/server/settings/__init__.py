@@ -1,0 +1,1 @@
+"""Settings of a broker and of topics: names, types, defaults, what a release offers."""

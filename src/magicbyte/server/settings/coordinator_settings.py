@@ -1,0 +1,129 @@
+"""Settings of the coordinators: of groups, and of transactions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from magicbyte.server.settings.settings import INT_MAX, SettingType, boolean, integer
+
+_INT: Final = SettingType.INT
+
+
+class CoordinatorSettings:
+    """A part of `BrokerConfig`."""
+
+    # ---- groups
+
+    group_initial_rebalance_delay_ms = integer(
+        "group.initial.rebalance.delay.ms",
+        3000,
+        "The time that the coordinator waits for more members before the first rebalance of an empty group.",
+        kind=_INT,
+    )
+    group_min_session_timeout_ms = integer(
+        "group.min.session.timeout.ms", 6000, "The minimum session timeout of members.", kind=_INT
+    )
+    group_max_session_timeout_ms = integer(
+        "group.max.session.timeout.ms", 1_800_000, "The maximum session timeout of members.", kind=_INT
+    )
+    group_max_size = integer("group.max.size", INT_MAX, "The maximum number of members in a group.", least=1, kind=_INT)
+    group_metadata_max_bytes = integer(
+        "group.metadata.max.bytes",
+        128 << 20,
+        "The maximum bytes of member metadata (subscriptions, assignments, ids) that all groups together may hold. "
+        "Above it, a join is refused with error 81 (GROUP_MAX_SIZE_REACHED). Kafka has no such limit.",
+        least=0,
+    )
+    offset_metadata_max_bytes = integer(
+        "offset.metadata.max.bytes", 4096, "The maximum bytes of the metadata of a committed offset.", kind=_INT
+    )
+    offsets_retention_minutes = integer(
+        "offsets.retention.minutes", 10_080, "The time that offsets of an empty group are kept.", least=1, kind=_INT
+    )
+    offsets_retention_check_interval_ms = integer(
+        "offsets.retention.check.interval.ms", 600_000, "The interval of checks for expired offsets.", least=1
+    )
+    offsets_topic_replication_factor = integer(
+        "offsets.topic.replication.factor",
+        3,
+        "The replication factor of __consumer_offsets in a cluster of several brokers.",
+        least=1,
+        kind=_INT,
+    )
+    offsets_commit_timeout_ms = integer(
+        "offsets.commit.timeout.ms",
+        5000,
+        "The maximum time that an offset commit waits for the replicas of __consumer_offsets.",
+        least=1,
+        kind=_INT,
+    )
+    offsets_topic_num_partitions = integer(
+        "offsets.topic.num.partitions", 50, "The number of partitions of __consumer_offsets.", least=1, kind=_INT
+    )
+    offsets_topic_segment_bytes = integer(
+        "offsets.topic.segment.bytes", 100 << 20, "The segment size of __consumer_offsets.", least=1, kind=_INT
+    )
+    offsets_topic_compression_codec = integer(
+        "offsets.topic.compression.codec", 0, "The codec of __consumer_offsets, by its number.", most=4, kind=_INT
+    )
+
+    # ---- transactions
+
+    transaction_max_timeout_ms = integer(
+        "transaction.max.timeout.ms",
+        900_000,
+        "The maximum transaction timeout that a producer may ask for.",
+        least=1,
+        kind=_INT,
+    )
+    transactional_id_expiration_ms = integer(
+        "transactional.id.expiration.ms",
+        604_800_000,
+        "The time after which an unused transactional id expires.",
+        least=1,
+        kind=_INT,
+    )
+    expired_id_interval_ms = integer(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        3_600_000,
+        "The interval of checks for expired transactional ids.",
+        least=1,
+        kind=_INT,
+    )
+    aborted_transaction_interval_ms = integer(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        10_000,
+        "The time after which a change of a transaction's state that could not be stored is retried.",
+        least=1,
+        kind=_INT,
+    )
+    transaction_partition_verification = boolean(
+        "transaction.partition.verification.enable",
+        True,
+        "Whether a leader asks the coordinator if a transaction is ongoing before it appends the first records of it. "
+        "This prevents hanging transactions.",
+    )
+    transaction_state_num_partitions = integer(
+        "transaction.state.log.num.partitions",
+        50,
+        "The number of partitions of __transaction_state.",
+        least=1,
+        kind=_INT,
+    )
+    transaction_state_replication_factor = integer(
+        "transaction.state.log.replication.factor",
+        3,
+        "The replication factor of __transaction_state in a cluster of several brokers.",
+        least=1,
+        kind=_INT,
+    )
+    transaction_state_min_isr = integer(
+        "transaction.state.log.min.isr", 2, "The min.insync.replicas of __transaction_state.", least=1, kind=_INT
+    )
+    transaction_state_segment_bytes = integer(
+        "transaction.state.log.segment.bytes",
+        100 << 20,
+        "The segment size of __transaction_state.",
+        least=1,
+        kind=_INT,
+    )

@@ -1,0 +1,286 @@
+"""A broker's membership in a cluster: its session of the tree, its registration, and notifications of changed settings.
+
+An expired session is replaced by a new one, in which the broker registers again: the controller treats it as restarted,
+and sends its roles again. Source: Kafka's KafkaServer and KafkaZkClient.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.engine.errors import (
+    MagicbyteError,
+    MetadataError,
+    NetworkError,
+    NoNodeError,
+    SessionExpiredError,
+    code_of,
+)
+from magicbyte.engine.ports import NodeEvent, SessionEvent
+from magicbyte.engine.printable import logger
+from magicbyte.engine.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from magicbyte.server.metadata import layout
+from magicbyte.server.metadata.current import CurrentStore
+from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.stores import cluster
+from magicbyte.server.stores.cluster_view import NOBODY
+from magicbyte.server.stores.controller import ControllerService
+from magicbyte.server.stores.features import finalize
+
+if TYPE_CHECKING:
+    from magicbyte.engine.ports import MetadataStore, SessionListener
+    from magicbyte.server.metadata.on_loop import OpenSession
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.serving.threads import Threads
+    from magicbyte.server.stores.links import Links
+    from magicbyte.server.stores.metadata_cache import MetadataCache
+
+log = logger(__name__)
+
+_RETRY_S: Final = 1.0
+_EXPIRY_MS: Final = 12_000  # after its timeout, for a session to end: servers check in steps
+_MOST_REFUSALS: Final = 5
+"""New sessions in a row in which a broker is refused, for a reason other than the connection."""
+
+
+class Membership:
+    """A member of a cluster. `current` is the tree for threads, `store` the same for coroutines.
+
+    `broker_epoch` is that of the registration: the controller's requests to an earlier one are refused.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        links: Links,
+        session: OpenSession,
+        threads: Threads,
+        *,
+        settings_changed: Callable[[str, str], Awaitable[None]],
+        session_renewed: Callable[[], None],
+    ) -> None:
+        """`settings_changed` is called with kind and name of an entity whose settings changed, and may raise."""
+        self._runtime, self._links, self._session, self._threads = runtime, links, session, threads
+        self._settings_changed, self._session_renewed = settings_changed, session_renewed
+        self.current = CurrentStore()
+        self.store: LoopStore
+        self.controller: ControllerService
+        self.broker_epoch = -1
+        self._registration: Callable[[], bytes] | None = None
+        self._config_changes = set[str]()
+        self._is_leaving = False
+        self._renewal: asyncio.Task[None] | None = None
+        self._sessions = 0  # number of sessions begun
+
+    # ---- sessions
+
+    async def open(self) -> None:
+        """Begin the first session. Raises NetworkError, MetadataError; then there is nothing to close.
+
+        Settings that the broker reads from here on include all known changes; `join` applies those since.
+        """
+        try:
+            await self._begin_session()
+            try:
+                with suppress(NoNodeError):  # a new tree has none
+                    self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES))
+            except BaseException:
+                await self.store.close()
+                raise
+        except BaseException:
+            self._threads.close()
+            raise
+
+    async def _begin_session(self) -> None:
+        self._sessions = number = self._sessions + 1
+
+        def session(*, listener: SessionListener) -> MetadataStore:
+            opened = self._session(listener=listener)
+            self.current.renew(opened)
+            return opened
+
+        def told(event: SessionEvent) -> None:
+            # otherwise the event is late: the session has been replaced already after an error
+            if number == self._sessions:
+                self._session_event(event)
+
+        self.store = await LoopStore.open(session, self._threads.run, told)
+
+    def _session_event(self, event: SessionEvent) -> None:
+        log.info("session of the metadata tree: %s", event.value)
+        if self._registration is not None:
+            self.controller.session_event(event)
+            if event is SessionEvent.EXPIRED and not self._is_leaving:
+                if self._renewal is not None:
+                    self._renewal.cancel()  # it was renewing into the session that has expired now
+                self._renewal = self._runtime.spawn(self._renew(self._renewal))
+
+    async def _renew(self, earlier: asyncio.Task[None] | None = None) -> None:
+        """Continue in a new session, as soon as there is one; without a tree for as long as that takes.
+
+        A broker that is refused again and again has failed: another one has its number, or other features. `earlier`: a
+        cancelled renewal, which ends first: until the work of its thread is done it may close the session in use.
+        """
+        if earlier is not None:
+            await asyncio.wait({earlier})
+        refusals = 0
+        while True:
+            try:
+                await self._begin_session()
+                await self._register()
+                await self.controller.renew(self.store)
+                await self._look_at_config_changes()
+                self._session_renewed()
+            except MagicbyteError as error:
+                with suppress(MagicbyteError):  # open, its registration would keep out that of the next one
+                    await self.store.close()
+                refusals = 0 if isinstance(error, NetworkError | SessionExpiredError) else refusals + 1
+                if refusals >= _MOST_REFUSALS:
+                    self._runtime.fail(error)
+                    return
+                log.warning("cannot resume in a new session of the metadata tree yet: %s", error)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                return
+
+    # ---- joining and leaving
+
+    async def wait_for_earlier_session(self) -> None:
+        """Wait until this broker's registration before a crash has expired. Raises NodeExistsError if it stays."""
+        await cluster.wait_for_earlier_session(self.store, self._runtime.node_id, self._patience_ms)
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long an earlier session of this broker, probably with the same timeout, may take to expire."""
+        return max(cluster.PATIENCE_MS, self._runtime.config.zookeeper_session_timeout_ms + _EXPIRY_MS)
+
+    def candidate(self) -> ControllerService:
+        """Return the service that `join` starts as a candidate."""
+        runtime = self._runtime
+        self.controller = ControllerService(
+            self.store,
+            runtime.node_id,
+            runtime.clock,
+            runtime.config,
+            protocol=runtime.config.inter_broker_protocol_version,
+            spawn=runtime.spawn,
+            new_id=runtime.new_uuid,
+            connect=self._links.connect,
+        )
+        return self.controller
+
+    async def join(self, registration: Callable[[], bytes]) -> None:
+        """Register the broker, which listens already; stand for election. An expired session is renewed meanwhile.
+
+        Raises NodeExistsError for an id in use, InvalidConfigError if other brokers have other features.
+        """
+        self._registration = registration
+        try:
+            await self._register()
+        except SessionExpiredError as error:
+            log.warning("%s: the broker joins in a new session", error)
+            if self._renewal is None:  # the event comes after the error, or came before this call
+                self._renewal = self._runtime.spawn(self._renew())
+        else:
+            await self._look_at_config_changes()
+        await self.controller.start()
+
+    async def _register(self) -> None:
+        assert self._registration is not None, "called after `join`"
+        number, level = self._runtime.node_id, self._runtime.offer.transaction_version
+        await finalize(self.store, number, level)
+        self.broker_epoch = await cluster.register(self.store, number, self._registration(), self._patience_ms)
+        await finalize(self.store, number, level)
+        log.info("registered as broker %d, epoch %d", number, self.broker_epoch)
+
+    async def leave(self, cache: MetadataCache) -> None:
+        """Ask the controller to move leadership away, then stop being a candidate."""
+        if self._registration is None:
+            return
+        self._is_leaving = True
+        config = self._runtime.config
+        if config.controlled_shutdown_enable:
+            for attempt in range(config.controlled_shutdown_max_retries):
+                if attempt:
+                    await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
+                try:
+                    if await self._shut_down(cache):
+                        break
+                except MagicbyteError as error:
+                    log.warning("controlled shutdown: %s", error)
+            else:
+                log.warning("the broker stops without handing over its leadership")
+        await self.controller.stop()
+
+    async def _shut_down(self, cache: MetadataCache) -> bool:
+        """Ask the controller once; return whether no partition is left."""
+        node_id, config, controller_id = self._runtime.node_id, self._runtime.config, self.controller.controller_id
+        address = None if controller_id == NOBODY else cache.inter_broker_address(controller_id)
+        if address is None:
+            raise NetworkError("no controller is known")
+        timeout_ms = config.controller_socket_timeout_ms
+        link = await self._links.connect(
+            controller_id,
+            *address,
+            protocol=config.inter_broker_protocol_version,
+            client_id=str(node_id),
+            timeout_ms=timeout_ms,
+        )
+        try:
+            request = ControlledShutdownRequest(broker_id=node_id, broker_epoch=self.broker_epoch)
+            response = await link.send(request, timeout_ms=timeout_ms)
+        finally:
+            await link.aclose()
+        assert isinstance(response, ControlledShutdownResponse), "the generated class"
+        if response.error_code:
+            code = code_of(response.error_code).name
+            raise NetworkError(f"broker {controller_id}, the controller, answered {code}")
+        left = response.remaining_partitions
+        if left:
+            named = ", ".join(f"{each.topic_name}-{each.partition_index}" for each in left[:10])
+            log.warning("controlled shutdown: no other replica can lead %d partitions, among them %s", len(left), named)
+        return not left
+
+    async def close(self) -> None:
+        """End the session."""
+        await self.store.close()
+        self._threads.close()
+
+    def abandon(self) -> None:
+        """Leave the session to expire, as a crash does."""
+        self._threads.close()
+
+    # ---- changed settings
+
+    def _config_changed(self, _event: NodeEvent, _path: str) -> None:
+        self._runtime.spawn(self._look_at_config_changes())
+
+    async def _look_at_config_changes(self) -> None:
+        """Apply settings that were changed since the last look; again at the next one if the connection was lost."""
+        try:
+            names = await self.store.children(layout.CONFIG_CHANGES, self._config_changed)
+            new = [name for name in names if name not in self._config_changes]
+            paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
+            nodes = await self.store.get_many(paths)
+        except MagicbyteError as error:  # retried by a new watch or a new session
+            log.warning("cannot read changed settings: %s", error)
+            return
+        changed = dict[tuple[str, str], list[str]]()
+        for name, path, node in zip(new, paths, nodes, strict=True):
+            try:
+                if node is not None:
+                    changed.setdefault(layout.load_config_change(path, node.data), []).append(name)
+            except MetadataError as error:
+                log.warning("a change of settings is ignored: %s", error)
+        seen = set(names)
+        for kind, name in sorted(changed):
+            try:
+                await self._settings_changed(kind, name)
+            except MagicbyteError as error:
+                log.warning("settings of %s %s cannot be applied: %s", kind, name, error)
+                if isinstance(error, NetworkError | SessionExpiredError):
+                    seen.difference_update(changed[kind, name])
+        self._config_changes = seen  # only now: a renewal may be cancelled by the next one
