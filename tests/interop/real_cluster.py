@@ -16,6 +16,7 @@ from typing import Any
 
 from interop import jvm, kafka_oracle
 from magicbyte.access.net.network import SocketNetwork
+from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.errors import NetworkError
 from magicbyte.engine.protocol import Message, write_response
 from magicbyte.engine.protocol.framing import read_request
@@ -24,7 +25,6 @@ from magicbyte.engine.releases import protocol_version, registration_version
 from magicbyte.engine.replication.state import PartitionState
 from magicbyte.server.apis.controller_requests import HANDLERS
 from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import BrokerEndpoint
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.serving.request import ClientConnection, Request

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from magicbyte.access.client.connection import Connection
 from magicbyte.access.client.login import Credentials
-from magicbyte.access.security.acls import AclOperation, Pattern, Permission, ResourceType
+from magicbyte.engine.cluster.acls import AclOperation, Pattern, Permission, ResourceType
 from magicbyte.engine.errors import ErrorCode, NetworkError, UnsupportedVersionError
 from magicbyte.engine.protocol import APIS, Message
 from magicbyte.engine.protocol.messages import create_acls, create_topics, delete_acls, list_groups, metadata, produce

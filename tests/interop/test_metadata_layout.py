@@ -8,8 +8,9 @@ import pytest
 
 from interop import jvm, kafka_oracle
 from magicbyte.access.client import Client, admin
+from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import BrokerEndpoint, TopicNode
+from magicbyte.server.metadata.layout import TopicNode
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

@@ -9,10 +9,10 @@ import pytest
 
 from interop import jvm, kafka_oracle
 from magicbyte.access.client import Client
+from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from magicbyte.engine.releases import numbers, registration_version
 from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import BrokerEndpoint
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.serving.threads import SystemThreads

@@ -2,17 +2,16 @@
 
 import pytest
 
-from magicbyte.access.security.acls import (
+from magicbyte.access.security.acls import Acls, Filter
+from magicbyte.engine.cluster.acls import (
     AccessControlEntry,
     AclOperation,
-    Acls,
-    Filter,
     Pattern,
     Permission,
     ResourcePattern,
     ResourceType,
 )
-from magicbyte.access.security.principal import Principal, parse_super_users
+from magicbyte.engine.cluster.principal import Principal, parse_super_users
 from magicbyte.engine.errors import InvalidRequestError
 
 ALICE, BOB = Principal("User", "alice"), Principal("User", "bob")

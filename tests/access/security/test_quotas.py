@@ -7,14 +7,8 @@ import tracemalloc
 import pytest
 
 from magicbyte.access.security import quotas
-from magicbyte.access.security.quotas import (
-    ConnectionRates,
-    MutationMeter,
-    QuotaEntity,
-    QuotaMeter,
-    QuotaTable,
-    QuotaType,
-)
+from magicbyte.access.security.quotas import ConnectionRates, MutationMeter, QuotaMeter, QuotaTable, QuotaType
+from magicbyte.engine.cluster.quotas import QuotaEntity
 
 RATE = 1_000_000.0
 LEVELS = [

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.errors import ErrorCode, NetworkError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol import Message
@@ -27,7 +28,7 @@ from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataReq
 from magicbyte.engine.releases import inter_broker_versions, registration_version
 from magicbyte.engine.replication.state import PartitionState
 from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import BrokerEndpoint, TopicNode
+from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.stores.cluster import found_cluster

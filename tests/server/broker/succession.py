@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import Node, TopicPartition
 from magicbyte.engine.protocol.messages import alter_partition_reassignments as reassign
@@ -14,7 +15,7 @@ from magicbyte.engine.protocol.messages import create_topics, delete_topics
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.engine.releases import FIRST_WITH_MOVES, registration_version
 from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import BrokerEndpoint, TopicNode
+from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.stores.cluster import register
 from ports import free_port

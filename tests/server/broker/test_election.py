@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.errors import BadVersionError, MetadataError, NodeExistsError, UnknownOutcomeError
 from magicbyte.engine.ports import Node, NodeChange, NodeEvent, SetNode, Watch
 from magicbyte.engine.releases import registration_version
 from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import BrokerEndpoint
 from magicbyte.server.metadata.memory import MemoryTree
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.tree import Session

@@ -10,7 +10,7 @@ import pytest
 
 from magicbyte.access.client import Client
 from magicbyte.access.client.produce import send
-from magicbyte.access.security.acls import (
+from magicbyte.engine.cluster.acls import (
     AccessControlEntry,
     AclOperation,
     Pattern,
@@ -18,7 +18,7 @@ from magicbyte.access.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from magicbyte.access.security.principal import ANONYMOUS
+from magicbyte.engine.cluster.principal import ANONYMOUS
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
 from magicbyte.engine.groups.partitioning import STATE_TOPIC
 from magicbyte.engine.ports import Node, Watch

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any, Final, TypeVar
 
 import magicbyte
-from magicbyte.access.security.acls import (
+from magicbyte.engine.cluster.acls import (
     AccessControlEntry,
     AclOperation,
     Pattern,
@@ -19,7 +19,7 @@ from magicbyte.access.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from magicbyte.access.security.principal import ANONYMOUS
+from magicbyte.engine.cluster.principal import ANONYMOUS
 from magicbyte.engine.errors import UnsupportedVersionError
 from magicbyte.engine.protocol import APIS, read_response, write_request
 from magicbyte.engine.protocol.messages import offset_commit as commit

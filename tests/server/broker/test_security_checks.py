@@ -16,8 +16,8 @@ from magicbyte.access.client import Client, admin
 from magicbyte.access.client.produce import send
 from magicbyte.access.net import descriptors, server
 from magicbyte.access.net.stream import SocketStream
-from magicbyte.access.security.acls import AclOperation, Permission
 from magicbyte.access.security.server import Credential
+from magicbyte.engine.cluster.acls import AclOperation, Permission
 from magicbyte.engine.errors import ErrorCode, NetworkError
 from magicbyte.engine.protocol.messages import alter_user_scram_credentials as rescram
 from magicbyte.engine.protocol.messages import (

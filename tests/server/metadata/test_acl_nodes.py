@@ -2,7 +2,7 @@
 
 import pytest
 
-from magicbyte.access.security.acls import (
+from magicbyte.engine.cluster.acls import (
     AccessControlEntry,
     AclOperation,
     Pattern,
@@ -10,7 +10,7 @@ from magicbyte.access.security.acls import (
     ResourcePattern,
     ResourceType,
 )
-from magicbyte.access.security.principal import Principal
+from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import MetadataError
 from magicbyte.server.metadata.acl_nodes import acl_change, acls_path, dump_entries, load_entries
 

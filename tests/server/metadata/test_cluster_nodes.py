@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import BrokerEndpoint, Registration, TopicNode
+from magicbyte.server.metadata.layout import TopicNode
 
 ENDPOINTS = (BrokerEndpoint("INSIDE", "SSL", "a", 9093), BrokerEndpoint("OUTSIDE", "PLAINTEXT", "::1", 9092))
 

@@ -1,61 +1,24 @@
-"""Kafka's ACLs: model and decisions."""
+"""Decisions by Kafka's ACLs."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from magicbyte.access.security.principal import EVERYBODY, Principal
-
-CLUSTER_NAME: Final = "kafka-cluster"
-ANY_NAME: Final = "*"
+from magicbyte.engine.cluster.acls import (
+    ANY_NAME,
+    AccessControlEntry,
+    AclOperation,
+    Entries,
+    Pattern,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
+from magicbyte.engine.cluster.principal import Principal
 
 _MOST_KEPT: Final = 10_000  # decisions that are kept, for requests that ask for the same again
 _LONGEST_KEPT: Final = 500  # characters of both names: topics may have 249, others may be as long as a request or token
-
-
-class ResourceType(enum.IntEnum):
-    """A type of resource, by its number in the protocol."""
-
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class AclOperation(enum.IntEnum):
-    """An operation on a resource, by its number in the protocol."""
-
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class Permission(enum.IntEnum):
-    """Allow or deny, by its number in the protocol."""
-
-    DENY = 2
-    ALLOW = 3
-
-
-class Pattern(enum.IntEnum):
-    """The pattern type of a resource name, by its number in the protocol."""
-
-    LITERAL = 3
-    PREFIXED = 4
 
 
 _IMPLIED_BY: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
@@ -70,31 +33,6 @@ OPERATIONS: Final[Mapping[ResourceType, tuple[AclOperation, ...]]] = {
     ResourceType.CLUSTER: tuple(map(AclOperation, (5, 7, 8, 9, 10, 11, 12))),
 }
 """By resource type: the operations that responses list as authorized."""
-
-
-class ResourcePattern(NamedTuple):
-    """The resources of an ACL: a name, all names (`*`), or all with a prefix."""
-
-    type: ResourceType
-    name: str
-    pattern: Pattern = Pattern.LITERAL
-
-
-class AccessControlEntry(NamedTuple):
-    """One ACL of a resource. `host` is an address as text, or `*`."""
-
-    principal: Principal
-    permission: Permission
-    operation: AclOperation
-    host: str = ANY_NAME
-
-    def is_about(self, who: Principal, host: str) -> bool:
-        """Return whether it applies to a caller."""
-        return self.principal in (who, EVERYBODY) and self.host in (host, ANY_NAME)
-
-
-Entries = frozenset[AccessControlEntry]
-DENY_ALL: Final = AccessControlEntry(EVERYBODY, Permission.DENY, AclOperation.ALL)
 
 
 class Acls:

@@ -14,13 +14,12 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
 from magicbyte.engine.replication.throttle import Throughput
 
 T = TypeVar("T")
 Who = TypeVar("Who", bound=Hashable)
 
-NOBODY: Final = ""
-"""In an entity: it has no user part, or no client part. No entity has this name."""
 MOST_KEPT: Final = 10_000  # clients of each quota whose usage is kept
 SILENT_MS: Final = 3_600_000  # after which a client's usage is forgotten
 LONGEST_MS: Final = (1 << 31) - 1  # the largest throttle time of a response's int32
@@ -34,13 +33,6 @@ class QuotaType(enum.Enum):
     FETCH = "consumer_byte_rate"
     REQUEST = "request_percentage"
     MUTATION = "controller_mutation_rate"
-
-
-class QuotaEntity(NamedTuple):
-    """The user and client of a quota, by name. None: Kafka's `<default>`, for those without their own. Or `NOBODY`."""
-
-    user: str | None = NOBODY
-    client_id: str | None = NOBODY
 
 
 CONNECTION_RATE: Final = "connection_creation_rate"

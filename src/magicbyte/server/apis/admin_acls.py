@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.access.security.acls import (
+from magicbyte.access.security.acls import Filter
+from magicbyte.engine.cluster.acls import (
     CLUSTER_NAME,
     AccessControlEntry,
     AclOperation,
-    Filter,
     Pattern,
     Permission,
     ResourcePattern,
     ResourceType,
 )
-from magicbyte.access.security.principal import Principal
+from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import ErrorCode, InvalidRequestError, MagicbyteError
 from magicbyte.engine.protocol.messages.create_acls import (
     AclCreation,

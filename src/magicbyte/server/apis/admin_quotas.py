@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.access.security.quotas import CONNECTION_RATE, NOBODY, TYPES, QuotaEntity, QuotaType
+from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES, QuotaType
 from magicbyte.access.security.scram import HASHES
+from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, RequestRefusedError
 from magicbyte.engine.protocol.messages import alter_client_quotas as altering
 from magicbyte.engine.protocol.messages import describe_client_quotas as describing

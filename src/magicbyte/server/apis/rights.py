@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from magicbyte.access.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, ProtocolError
 from magicbyte.engine.protocol.messages import alter_partition_reassignments as reassign
 from magicbyte.engine.protocol.messages import (

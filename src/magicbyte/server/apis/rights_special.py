@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from magicbyte.access.security.acls import CLUSTER_NAME, AclOperation, ResourceType
+from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, NotControllerError
 from magicbyte.engine.protocol.fields import NULL_UUID
 from magicbyte.engine.protocol.messages import alter_client_quotas as quotas

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.access.security.acls import AclOperation, ResourceType
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse

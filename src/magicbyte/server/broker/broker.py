@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.access.net import descriptors
 from magicbyte.access.net.network import Network
 from magicbyte.access.net.server import Entrance, Handler, PeerLimits, Server
+from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
 from magicbyte.engine.extras import require
 from magicbyte.engine.log.files import checkpoints
@@ -33,7 +34,7 @@ from magicbyte.server.broker import adoption
 from magicbyte.server.broker.wiring import BrokerParts
 from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
 from magicbyte.server.coordinating.coordinators import Coordinators
-from magicbyte.server.metadata.layout import DEFAULT_ENTITY, BrokerEndpoint, dump_broker
+from magicbyte.server.metadata.layout import DEFAULT_ENTITY, dump_broker
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.salvage import open_metadata
 from magicbyte.server.partitions.appends import Appends

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from magicbyte.access.security.acls import (
+from magicbyte.engine.cluster.acls import (
     AccessControlEntry,
     AclOperation,
     Entries,
@@ -12,7 +12,7 @@ from magicbyte.access.security.acls import (
     Permission,
     ResourcePattern,
 )
-from magicbyte.access.security.principal import Principal
+from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import InvalidRequestError, MetadataError
 from magicbyte.server.metadata.layout import dump, load
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.state import PartitionState
@@ -206,20 +207,6 @@ def load_state(path: str, data: bytes) -> PartitionState:
         raise MetadataError(path, f"expected leader, epochs and isr, found {data[:80]!r}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEndpoint:
-    """The address of a broker for clients of one listener."""
-
-    listener: str
-    security_protocol: str
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener}://{host}:{self.port}"
-
-
 def dump_broker(
     endpoints: Sequence[BrokerEndpoint],
     rack: str | None,
@@ -250,15 +237,6 @@ def dump_broker(
         latest = (features or {}).items()
         fields["features"] = {name: {"min_version": 1, "max_version": level} for name, level in latest}
     return dump(fields)
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """A broker's registration: its endpoints, its rack, and the latest levels of features."""
-
-    endpoints: tuple[BrokerEndpoint, ...]
-    rack: str | None
-    features: Mapping[str, int] = field(default_factory=dict)
 
 
 _ENDPOINT: Final = re.compile(r"([^:/]+)://(\[[^\]]*\]|[^:/\[\]]*):(-?[0-9]+)")

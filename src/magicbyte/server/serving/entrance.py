@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from magicbyte.access.net.server import Entered, Handler, Incoming, PeerLimits
 from magicbyte.access.net.tls import TlsStream
 from magicbyte.access.security.names import distinguished_name
-from magicbyte.access.security.principal import Principal
 from magicbyte.access.security.sasl import OAUTHBEARER, PLAIN
 from magicbyte.access.security.server import LoginRefusedError, PlainServer, ScramServer, ServerMechanism
+from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol import Message, read_request_header, write_response

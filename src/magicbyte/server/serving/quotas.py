@@ -18,7 +18,6 @@ from magicbyte.access.security.quotas import (
     ConnectionArrival,
     ConnectionRates,
     MutationMeter,
-    QuotaEntity,
     QuotaLimit,
     QuotaMeter,
     QuotaTable,
@@ -26,6 +25,7 @@ from magicbyte.access.security.quotas import (
     StoredQuotas,
     Values,
 )
+from magicbyte.engine.cluster.quotas import QuotaEntity
 from magicbyte.engine.errors import ErrorCode, RequestRefusedError
 from magicbyte.engine.protocol.framing import SIZE_BYTES
 from magicbyte.server.settings.settings import INT_MAX, LONG_MAX

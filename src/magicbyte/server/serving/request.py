@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from magicbyte.access.security.principal import ANONYMOUS, Principal
+from magicbyte.engine.cluster.principal import ANONYMOUS, Principal
 from magicbyte.engine.protocol import Message
 from magicbyte.server.serving.metrics import UNNAMED, Asked, ClientSoftware
 from magicbyte.server.serving.turns import Turns

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from magicbyte.access.security.principal import Principal, parse_super_users
 from magicbyte.access.security.settings import PROTOCOLS
+from magicbyte.engine.cluster.principal import Principal, parse_super_users
 from magicbyte.engine.errors import InvalidConfigError, InvalidRequestError
 from magicbyte.server.settings.settings import Setting, SettingType, boolean, integer, text
 

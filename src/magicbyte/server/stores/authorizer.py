@@ -10,7 +10,16 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.access.security import acls
-from magicbyte.access.security.acls import AclOperation, Acls, Entries, Pattern, ResourcePattern, ResourceType
+from magicbyte.access.security.acls import Acls
+from magicbyte.engine.cluster.acls import (
+    DENY_ALL,
+    AccessControlEntry,
+    AclOperation,
+    Entries,
+    Pattern,
+    ResourcePattern,
+    ResourceType,
+)
 from magicbyte.engine.errors import (
     BadVersionError,
     MagicbyteError,
@@ -36,7 +45,7 @@ audit = logger("magicbyte.audit")
 _ATTEMPTS: Final = 10
 _NOTES_KEPT_MS: Final = 15 * 60_000
 _RETRY_S: Final = 1.0
-_DAMAGED: Final = frozenset({acls.DENY_ALL})
+_DAMAGED: Final = frozenset({DENY_ALL})
 
 
 class Authorizer:
@@ -195,7 +204,7 @@ class Authorizer:
     async def _change(self, resource: ResourcePattern, add: Entries, remove: Entries) -> None:
         store, path = self._store, acl_nodes.acls_path(resource)
         node = await store.exists(path)
-        before = frozenset[acls.AccessControlEntry]() if node is None else acl_nodes.load_entries(path, node.data)
+        before = frozenset[AccessControlEntry]() if node is None else acl_nodes.load_entries(path, node.data)
         after = (before | add) - remove
         if after == before:
             return

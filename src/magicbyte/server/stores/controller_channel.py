@@ -20,9 +20,10 @@ from magicbyte.engine.replication.controller import LeaderAndIsr, PartitionOrder
 if TYPE_CHECKING:
     import uuid
 
+    from magicbyte.engine.cluster.brokers import RegisteredBroker
     from magicbyte.engine.protocol import Message
     from magicbyte.server.settings.config import BrokerConfig
-    from magicbyte.server.stores.controller_messages import ControlMessages, RegisteredBroker
+    from magicbyte.server.stores.controller_messages import ControlMessages
 
 RETRY_S: Final = 0.1
 _MOST_RECOVERY_S: Final = 30.0

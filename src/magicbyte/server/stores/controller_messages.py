@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.access.security.settings import PROTOCOLS
@@ -37,30 +37,13 @@ from magicbyte.engine.releases import inter_broker_versions
 if TYPE_CHECKING:
     import uuid
 
+    from magicbyte.engine.cluster.brokers import RegisteredBroker
     from magicbyte.engine.replication.controller import PartitionOrder
-    from magicbyte.server.metadata.layout import BrokerEndpoint, Registration
 
-_PLAINTEXT: Final = "PLAINTEXT"
 _PROTOCOLS: Final = {name: number for number, name in enumerate(PROTOCOLS)}
 _LEADER_AND_ISR, _STOP_REPLICA, _UPDATE_METADATA = 4, 5, 6
 _FIRST_BY_TOPIC: Final = {_LEADER_AND_ISR: 2, _STOP_REPLICA: 1, _UPDATE_METADATA: 5}
 _FIRST_WITH_STATES: Final = 3  # of StopReplica
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredBroker:
-    """A registered broker. `epoch` is the transaction id of its registration."""
-
-    id: int
-    epoch: int
-    registration: Registration
-
-    def endpoint(self, listener: str | None) -> BrokerEndpoint | None:
-        """Return its address for other brokers: of `listener`, by default its first unsecured one."""
-        for each in self.registration.endpoints:
-            if each.listener == listener or (listener is None and each.security_protocol == _PLAINTEXT):
-                return each
-        return None
 
 
 class ControlMessages:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
+from magicbyte.engine.cluster.brokers import RegisteredBroker
 from magicbyte.engine.errors import (
     BadVersionError,
     MetadataError,
@@ -40,7 +41,6 @@ from magicbyte.engine.replication.controller import NEW_NODE, AssignmentChange, 
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.settings.topic_config import own_value
-from magicbyte.server.stores.controller_messages import RegisteredBroker
 
 if TYPE_CHECKING:
     import uuid

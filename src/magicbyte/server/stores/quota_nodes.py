@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from magicbyte.access.security.quotas import CONNECTION_RATE, NOBODY, TYPES, QuotaEntity, StoredQuotas, Values
+from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES, StoredQuotas, Values
+from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import CreateNode, NodeChange, SetNode
 from magicbyte.engine.printable import logger
