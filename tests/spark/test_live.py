@@ -18,10 +18,12 @@ from magicbyte.access.client.partitioning import partition_of
 from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import MagicbyteError, OffsetOutOfRangeError, SecurityError, UnknownTopicError
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.columns import Record, arrow_schema
 from magicbyte.engine.records.encode import Format
 from magicbyte.spark import live
 from magicbyte.spark.options import OptionError, parse_options
+from magicbyte.spark.plan import OffsetSpan
 from magicbyte.spark.shallow import shallow_schema
 from magicbyte.spark.source import LogReader, MagicbyteSource, PruningReader
 from magicbyte.spark.writing import parse_write_options, write_rows
@@ -235,6 +237,14 @@ def test_a_range_is_parted_evenly_and_completely() -> None:
     assert list(live._pieces(5, 5, 10)) == []
     assert list(live._pieces(0, 30, 10)) == [(0, 10), (10, 20), (20, 30)]
     assert list(live._pieces(3, 10, 4)) == [(3, 6), (6, 10)]
+
+
+def test_partitions_with_few_new_records_share_a_task_however_high_their_offsets() -> None:
+    cluster = live.LiveCluster(parse_options({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}))
+    first = 1_000_000_000
+    tasks = cluster.tasks({TopicPartition("orders", number): OffsetSpan(first, first + 50) for number in range(4)})
+    assert [len(task.slices) for task in tasks] == [4]
+    cluster.close()
 
 
 def test_places_are_those_of_sparks_kafka_source(broker: Broker) -> None:

@@ -23,7 +23,9 @@ from moto.server import ThreadedMotoServer
 from cli.command import run as command
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.store import ObjectStore
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.encode import Format
 from magicbyte.spark.pipeline import driver, store_sink
 from magicbyte.spark.pipeline.config import Pipeline, load
@@ -175,6 +177,19 @@ def test_materialize_makes_the_log_directory_that_the_pipeline_would_have_made(
         file.write(b"more")
     again = command("pipeline", "materialize", store.url, "--to", str(archive / "plain"))
     assert (again.exit_code, "found another" in again.stderr) == (2, True)
+
+
+def test_materialize_keeps_up_to_where_a_log_is_clean(memory: ObjectStore, tmp_path: Path) -> None:
+    write_partition(tmp_path / "logs", "orders-0", some_records(100), some_records(100, first=100))
+    stages = 'now = 2026-01-07T00:00:00Z\n[[stage]]\ndo = "compact"\ntopics = ["*"]\n'
+    run(pipeline(tmp_path, memory, stages))
+    run(pipeline(tmp_path, "folder", stages))
+    assert command("pipeline", "materialize", memory.url, "--to", str(tmp_path / "plain")).exit_code == 0
+    stored, expected = (
+        checkpoints.parse_offset_checkpoint((tmp_path / folder / checkpoints.CLEANER).read_bytes())
+        for folder in ("plain", "folder")
+    )
+    assert stored == expected == {TopicPartition("orders", 0): 100}
 
 
 def test_an_object_that_changed_is_not_materialized(memory: ObjectStore, archive: Path) -> None:

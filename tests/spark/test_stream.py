@@ -11,12 +11,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
+from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.checkpoints import HIGH_WATERMARK
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.columns import arrow_schema
-from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
+from magicbyte.spark import plan
 from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.source import MagicbyteSource
 from magicbyte.spark.stream import LogStream
@@ -326,6 +329,39 @@ def test_up_to_the_high_watermark_what_may_be_cut_off_again_is_not_read(orders: 
     assert found == numbered("orders", 0, 0, 20)
     (orders.parent / HIGH_WATERMARK).write_bytes(checkpoints.format_offset_checkpoint({next(iter(marks)): 30}))
     assert step(stream, place)[1] == numbered("orders", 0, 20, 30)
+
+
+@pytest.mark.parametrize(("cores", "tasks"), [(1, range(1, 4)), (8, range(8, 33))])
+def test_a_batch_is_divided_among_all_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int, tasks: range
+) -> None:
+    monkeypatch.setattr(plan, "SMALLEST_SLICE", 1000)
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    write_partition(tmp_path, "orders-0", some_records(400))
+    stream = stream_of(tmp_path, startingOffsets="earliest")
+    end, found = step(stream, {})
+    assert found == numbered("orders", 0, 0, 400)
+    assert len(stream.partitions({}, end)) in tasks
+
+
+def test_records_behind_an_open_transaction_come_when_it_has_ended(orders: Path) -> None:
+    def in_transaction(producer: int, first: int) -> bytes:
+        header = BatchHeader(producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
+        return encode_records(some_records(5, first=first), Format.V2, Codec.NONE, header=header)
+
+    def marker(kind: ControlType, producer: int, offset: int) -> bytes:
+        return build_marker(
+            kind, base_offset=offset, timestamp=START, producer_id=producer, producer_epoch=0, coordinator_epoch=0
+        )
+
+    stream = stream_of(orders.parent, startingOffsets="earliest", isolation="read_committed")
+    append(orders, in_transaction(1, 30) + in_transaction(2, 35) + marker(ControlType.COMMIT, 2, 40))
+    place, found = step(stream, {})
+    assert (place["orders"], found) == ({"0": 30}, numbered("orders", 0, 0, 30))
+    append(orders, marker(ControlType.ABORT, 1, 41) + content_of(some_records(3, first=42)))
+    place, found = step(stream, place)
+    assert found == numbered("orders", 0, 35, 40) + numbered("orders", 0, 42, 45)
+    assert step(stream, place) == (place, [])
 
 
 @pytest.mark.parametrize(

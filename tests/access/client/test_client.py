@@ -402,8 +402,10 @@ def test_topics_are_asked_for_as_the_broker_that_is_asked_understands_it() -> No
     assert len(old.asked(MetadataRequest)) == 1
 
 
-def test_an_unknown_topic_is_tried_for_a_while_and_asked_for_without_making_it() -> None:
-    broker = ScriptedBroker()
+@pytest.mark.parametrize("latest", [4, 13])
+def test_an_unknown_topic_is_tried_for_a_while_and_asked_for_without_making_it(latest: int) -> None:
+    """Brokers from 0.11 on, whose latest version is 4, can be asked not to create it."""
+    broker = ScriptedBroker(versions={METADATA: range(latest + 1)})
     with pytest.raises(BrokerError, match=r"topic other: UNKNOWN_TOPIC_OR_PARTITION \(3\)"):
         run(broker, lambda client: client.at_leader("other", 0, lambda _: asyncio.sleep(0)), retry_ms=500)
     asked = broker.asked(MetadataRequest)

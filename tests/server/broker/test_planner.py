@@ -279,7 +279,7 @@ def test_a_cluster_and_its_directory_tell_the_same_of_what_is_stored(tmp_path: P
     assert found.stored[V1, Codec.NONE].entries == 5
     assert found.stored[V1, Codec.GZIP] == StoredEntries(1, len(made(records(5), V1, Codec.GZIP)))
     assert (found.configured, found.config.retention_ms, found.shares) == (V1, 77, False)
-    assert len(found.partitions) == 1
+    assert (len(found.partitions), found.unread) == (1, [])
 
 
 def test_partitions_that_no_directory_holds_are_not_known() -> None:

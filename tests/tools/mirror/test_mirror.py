@@ -135,6 +135,11 @@ def test_without_producer_ids_nothing_is_lost_after_a_crash(pair: Pair, monkeypa
     pair.run(work)
 
 
+def test_the_page_says_how_much_is_sent_again_after_a_crash() -> None:
+    page = (Path(__file__).parents[3] / "docs/commands/mirror.md").read_text(encoding="utf-8")
+    assert f"{copier.SAVE_SECONDS:.0f} seconds or {copier.SAVE_BYTES >> 20} MiB are sent again" in page
+
+
 def test_a_mirror_whose_process_is_killed_goes_on_where_it_was(pair: Pair) -> None:
     pair.fill("topic", [Codec.ZSTD], partitions=3)
 

@@ -21,6 +21,7 @@ from magicbyte.engine.protocol.messages.add_partitions_to_txn import AddPartitio
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest
 from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format
 from magicbyte.testing import Broker
 from magicbyte.tools.mirror import copier, transactional
@@ -28,7 +29,7 @@ from magicbyte.tools.mirror.mirror import Mirror
 from magicbyte.tools.mirror.oversize import OnOversize
 from magicbyte.tools.mirror.plan import Choice
 from tools.mirror.pair import ALL, CrashError, Pair
-from tools.mirror.sets import some
+from tools.mirror.sets import START, some
 
 ID = "mirror"
 TRANSACTIONS = replace(ALL, transactional_id=ID)
@@ -152,6 +153,19 @@ def test_where_keys_decide_each_record_is_there_once_after_kills(pair: Pair, par
         assert found[0] == found[1]
 
     pair.run(work)
+
+
+def test_a_transaction_holds_one_fetch_of_up_to_two_mebibytes(pair: Pair) -> None:
+    async def fill(here: Client, _: Client) -> None:
+        await admin.create_topic(here, admin.NewTopic("topic"))
+        for offset in range(3):
+            await send(here, "topic", 0, [Record(offset, START, 0, None, bytes(900_000))])
+
+    pair.run(fill)
+    pair.mirror(TRANSACTIONS)
+    end = pair.run(lambda _, there: stable_end(there, "topic", 0))
+    assert end == 3 + 2  # a marker behind two records, and one behind the third
+    pair.run(lambda here, there: same(here, there, "topic"))
 
 
 def test_a_mirror_that_starts_fences_the_one_before(pair: Pair) -> None:
