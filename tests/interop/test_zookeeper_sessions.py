@@ -5,6 +5,7 @@ import contextlib
 import os
 import queue
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -93,6 +94,15 @@ def watch_into(told: Told) -> Callable[[NodeEvent, str], None]:
     return lambda event, path: told.put((event, path))
 
 
+def connections(server: Server) -> int:
+    """Return how many clients are connected, by ZooKeeper's own count."""
+    host, _, port = server.address.partition(":")
+    with socket.create_connection((host, int(port)), PATIENCE_S) as asking:
+        asking.sendall(b"srvr")
+        told = b"".join(iter(lambda: asking.recv(4096), b""))
+    return int(told.partition(b"Connections: ")[2].split()[0])
+
+
 def end_by_force(store: ZooKeeperStore, address: str) -> None:
     """Have ZooKeeper close the session: another connection that has its id and password says so."""
     thief = KazooClient(hosts=address, client_id=store._client.client_id)
@@ -119,6 +129,23 @@ def test_a_session_that_ended_says_so_and_another_one_takes_over(server: Server,
     assert again.session_id != store.session_id
     store.close()  # has nothing more to do, and takes nothing from the new session
     assert other.get("/mine").ephemeral_owner == again.session_id
+
+
+def test_a_session_that_ended_leaves_no_connection_and_begins_no_other_session(server: Server, session: Open) -> None:
+    told: Told = queue.Queue()
+    stays = session()
+    before = connections(server)
+    store = session(listener=told.put)
+    assert connections(server) == before + 1
+    end_by_force(store, server.address)
+    while told.get(timeout=PATIENCE_S) is not SessionEvent.EXPIRED:
+        pass
+    end = time.monotonic() + PATIENCE_S
+    while connections(server) != before and time.monotonic() < end:
+        time.sleep(0.1)
+    time.sleep(2)
+    assert connections(server) == before
+    assert stays.exists("/") is not None
 
 
 def test_a_server_that_stands_still_past_the_timeout_ends_sessions(server: Server, session: Open) -> None:

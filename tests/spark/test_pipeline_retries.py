@@ -136,6 +136,29 @@ def test_a_worker_that_dies_while_it_joins_parts_is_repeated(
     assert not (tmp_path / "parted/.pipeline").exists()
 
 
+def test_a_task_that_is_repeated_finds_what_the_task_before_it_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_partition(tmp_path / "logs", "orders-0", *(some_records(50, first=base) for base in BASES))
+    for sink, above in (("parted", "part-above = 1\n"), ("whole", "")):
+        stages = f'[[stage]]\ndo = "{STAGES[1]}\n[[stage]]\ndo = "{STAGES[2]}\n{above}'
+        (tmp_path / f"{sink}.toml").write_text(f'{stages}[source]\npath = "logs"\n[sink]\npath = "{sink}"\n')
+    commit, calls = SinkPlace.commit, []
+
+    def killed(self: SinkPlace, *given: Any) -> Any:
+        calls.append(self)
+        if len(calls) == 1:
+            raise Killed
+        return commit(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SinkPlace, "commit", killed)
+        done = driver.run(load(tmp_path / "parted.toml"), context=Repeating())
+    assert (done.status, len(calls)) == (0, 2), done.units[0]["error"]
+    assert driver.run(load(tmp_path / "whole.toml"), context=InProcess()).status == 0
+    assert contents(tmp_path / "parted") == contents(tmp_path / "whole")
+
+
 _deaths: list[object] = []
 
 
