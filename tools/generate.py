@@ -10,7 +10,7 @@ from pathlib import Path
 from magicbyte.schema import load_directory
 from magicbyte.schema.output import stale, write
 from magicbyte.schema.pages import Folder, index, pages
-from magicbyte.schema.python import api_table, modules
+from magicbyte.schema.python import api_keys, api_table, modules
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,7 +21,7 @@ def generated(root: Path = ROOT) -> dict[Path, dict[str, str]]:
     schemas = {folder: load_directory(root / "schemas" / folder) for folder in ("messages", "records", "extensions")}
     history = json.loads((root / "docs/protocol/history.json").read_text(encoding="utf-8"))
     found = {
-        protocol: {"apis.py": api_table(schemas["messages"])},
+        protocol: {"api_key.py": api_keys(schemas["messages"]), "apis.py": api_table(schemas["messages"])},
         docs: {"messages.md": index(**schemas, history=history)},
     }
     for folder, code, place in (("messages", "messages", ""), ("records", "stored", "stored"), ("extensions",) * 3):

@@ -14,6 +14,7 @@ from magicbyte.cli.options import format_option, key_values
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import table_lines
 from magicbyte.engine.errors import UnknownTopicError
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 TOO_OLD: Final = "brokers from 0.11 on can do it; for older ones there are the tools of their release, by ZooKeeper"
-_DESCRIBE: Final = 32  # API key
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ async def _check(client: Client, whose: Whose) -> None:
     from magicbyte.engine.protocol import APIS
 
     connection = await client.any_connection()
-    connection.versions.choose(APIS[_DESCRIBE], None, connection.name)
+    connection.versions.choose(APIS[ApiKey.DESCRIBE_CONFIGS], None, connection.name)
     if whose.topic is not None:
         await client.existing_topic(whose.topic)
     elif whose.broker is None:

@@ -13,6 +13,7 @@ from magicbyte.cli.options import format_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, table_lines
 from magicbyte.engine.log.files.units import parse_time
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ Json = dict[str, Any]
 NO_LIST: Final = "brokers from 0.9 on can do it; groups of older ones are in ZooKeeper only"
 NO_DELETE: Final = "brokers from 1.1 on can do it; offsets of older ones go when they expire"
 EVERY: Final = "brokers from 0.8.2 on can do it"
-_DELETE = 42  # API key
 
 
 @click.group(cls=CommandGroup)
@@ -161,7 +161,7 @@ async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
     with explained(f"delete group {', '.join(names)}", NO_DELETE):
         async with connected(bootstrap) as client:
             connection = await client.any_connection()
-            connection.versions.choose(APIS[_DELETE], None, connection.name)
+            connection.versions.choose(APIS[ApiKey.DELETE_GROUPS], None, connection.name)
             for name in names:
                 (await find_group(client, name)).check_empty("delete group")
             for name in names:

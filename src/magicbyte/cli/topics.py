@@ -16,6 +16,7 @@ from magicbyte.cli.render import table_lines
 from magicbyte.cli.topics_elect import elect
 from magicbyte.cli.topics_reassign import reassign
 from magicbyte.engine.errors import BrokerError, ErrorCode
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ Json = dict[str, Any]
 TOO_OLD: Final = "brokers from 0.10.1 on can do it; for older ones there are the tools of their release"
 EVERY: Final = "brokers from 0.8.2 on can do it"
 NOT_ENABLED: Final = "brokers before 1.0 delete nothing unless delete.topic.enable is set"
-_CREATE, _DELETE = 19, 20  # API keys
 _OWN_NUMBERS: Final = 4  # the first version of CreateTopics with -1 for the brokers' defaults
 
 
@@ -171,7 +171,7 @@ async def create_topic(
     from magicbyte.engine.protocol import APIS
 
     connection = await client.any_connection()
-    latest = connection.versions.choose(APIS[_CREATE], None, connection.name)
+    latest = connection.versions.choose(APIS[ApiKey.CREATE_TOPICS], None, connection.name)
     own = -1 if latest >= _OWN_NUMBERS else 1
     await create(client, NewTopic(name, partitions or own, replicas or own, settings))
 
@@ -197,7 +197,7 @@ async def _delete(bootstrap: str, names: tuple[str, ...]) -> None:
     with explained(f"delete topic {', '.join(names)}", TOO_OLD):
         async with client_of(bootstrap) as client:
             connection = await client.any_connection()
-            connection.versions.choose(APIS[_DELETE], None, connection.name)
+            connection.versions.choose(APIS[ApiKey.DELETE_TOPICS], None, connection.name)
             for name in names:
                 await client.existing_topic(name)
             for name in names:

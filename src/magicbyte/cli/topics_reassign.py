@@ -14,6 +14,7 @@ from magicbyte.cli.options import format_option, size
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, size_text, table_lines
 from magicbyte.engine.log.files.filesystem import read_regular
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.public.sources import explained
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ TOO_OLD: Final = (
     "brokers from 2.4 on can do it; older ones do it through ZooKeeper, with kafka-reassign-partitions of their "
     "release, which takes the file that `--format json` prints here"
 )
-_LOG_DIRS, _ALTER = 35, 45  # API keys
 _UNFINISHED: Final = 1  # exit status
 
 
@@ -294,7 +294,7 @@ async def _check_age(client: Client) -> None:
     from magicbyte.engine.protocol import APIS
 
     connection = await client.any_connection()
-    connection.versions.choose(APIS[_ALTER], None, connection.name)
+    connection.versions.choose(APIS[ApiKey.ALTER_PARTITION_REASSIGNMENTS], None, connection.name)
 
 
 def _say_plan(assignment: Assignment, *, indent: int | None = 2) -> None:
@@ -317,7 +317,7 @@ async def _summary(client: Client, moves: list[Move], changed: list[Move]) -> st
     copies = sum(len(each.adding) for each in changed)
     summary = f"{len(changed)} of {many(len(moves), 'partition')} change, {many(copies, 'replica')} to copy"
     connection = await client.any_connection()
-    if copies and connection.versions.latest(APIS[_LOG_DIRS]) is not None:
+    if copies and connection.versions.latest(APIS[ApiKey.DESCRIBE_LOG_DIRS]) is not None:
         sizes = await sizes_of(client, [each.partition for each in changed])
         whole = {
             each: max((sizes.get((each.partition, broker), 0) for broker in each.current), default=0)

@@ -32,11 +32,6 @@ def modules(schemas: Mapping[str, MessageSchema]) -> dict[str, str]:
 def api_table(schemas: Mapping[str, MessageSchema]) -> str:
     """Return the module that lists the APIs of these schemas by their keys."""
     homes = {message.name: name for name, messages in groups(schemas).items() for message in messages}
-    requests = {  # of two with one key, the later one, which was renamed
-        schema.api_key: schema
-        for schema in sorted(schemas.values(), key=lambda each: each.valid_versions.highest)
-        if schema.type == "request" and schema.api_key is not None
-    }
     text = [
         '"""Kafka\'s APIs by their keys. Generated from the requests in schemas/messages. Do not edit.',
         "",
@@ -49,14 +44,45 @@ def api_table(schemas: Mapping[str, MessageSchema]) -> str:
         "",
         "APIS: Final = {",
     ]
-    for key, schema in sorted(requests.items()):
+    for schema in _requests(schemas):
         spans = spans_of(schema)
-        items = [str(key), f'"{schema.name.removesuffix("Request")}"', f'"{homes[schema.name]}"']
+        key = str(schema.api_key)
+        items = [key, f'"{schema.name.removesuffix("Request")}"', f'"{homes[schema.name]}"']
         items += [range_of(spans), range_of([span for span in spans if span.flexible])]
         if schema.latest_version_unstable:
             items.append("latest_version_unstable=True")
         text += lines((call(f"{key}: Api(", items, "),"),), 4)
     return "\n".join([*text, "}", ""])
+
+
+def api_keys(schemas: Mapping[str, MessageSchema]) -> str:
+    """Return the module with the enumeration of the API keys of these schemas."""
+    text = [
+        '"""The keys of Kafka\'s APIs. Generated from the requests in schemas/messages. Do not edit."""',
+        "",
+        "from enum import IntEnum",
+        "",
+        "",
+        "class ApiKey(IntEnum):",
+        '    """The key of an API, the first field of a request\'s header."""',
+        "",
+        *(f"    {_api_name(schema)} = {schema.api_key}" for schema in _requests(schemas)),
+    ]
+    return "\n".join([*text, ""])
+
+
+def _requests(schemas: Mapping[str, MessageSchema]) -> list[MessageSchema]:
+    """Return the requests in the order of their keys; of two with one key, the later one, which was renamed."""
+    found = {
+        schema.api_key: schema
+        for schema in sorted(schemas.values(), key=lambda each: each.valid_versions.highest)
+        if schema.type == "request" and schema.api_key is not None
+    }
+    return [found[key] for key in sorted(found)]
+
+
+def _api_name(schema: MessageSchema) -> str:
+    return module_name(schema.name.removesuffix("Request")).upper()
 
 
 def groups(schemas: Mapping[str, MessageSchema]) -> dict[str, list[MessageSchema]]:

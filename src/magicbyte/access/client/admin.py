@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from magicbyte.access.client.client import BrokerNode, Client, ClusterMetadata, only
 from magicbyte.engine.errors import BrokerError, ErrorCode, NetworkError, UnsupportedVersionError
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages import alter_configs as whole
 from magicbyte.engine.protocol.messages import incremental_alter_configs as incremental
 from magicbyte.engine.protocol.messages.create_partitions import (
@@ -46,7 +47,6 @@ _SOURCES: Final = {
 }  # fmt: skip
 _OWN_SOURCES: Final = {1, 2}
 _OF_ALL_BROKERS: Final = 3  # the number of this config source
-_DESCRIBE, _ALTER, _INCREMENTAL = 32, 33, 44  # API keys
 
 T = TypeVar("T")
 
@@ -189,7 +189,7 @@ async def describe_configs(client: Client, resource: ConfigResource, name: str) 
             for each in result.configs
         }
 
-    return await _at_keeper(client, _DESCRIBE, resource, name, ask)
+    return await _at_keeper(client, ApiKey.DESCRIBE_CONFIGS, resource, name, ask)
 
 
 async def alter_configs(
@@ -211,7 +211,7 @@ async def alter_configs(
 
     async def ask(node: BrokerNode) -> None:
         connection = await client.connection(node)
-        if connection.versions.latest(APIS[_INCREMENTAL]) is not None:
+        if connection.versions.latest(APIS[ApiKey.INCREMENTAL_ALTER_CONFIGS]) is not None:
             request = _changes(resource, name, changes, validate_only=validate_only)
             response = await client.ask(node, request, incremental.IncrementalAlterConfigsResponse)
             for each in response.responses:
@@ -227,7 +227,7 @@ async def alter_configs(
         for other in answer.responses:
             _check(what, other.error_code, node, other.error_message)
 
-    await _at_keeper(client, _ALTER, resource, name, ask)
+    await _at_keeper(client, ApiKey.ALTER_CONFIGS, resource, name, ask)
 
 
 async def alters_one_by_one(client: Client) -> bool:
@@ -235,8 +235,8 @@ async def alters_one_by_one(client: Client) -> bool:
 
     Raises UnsupportedVersionError before 0.11, where brokers do neither.
     """
-    connection = await client.connection(await _keeper_of_topics(client, _ALTER))
-    return connection.versions.latest(APIS[_INCREMENTAL]) is not None
+    connection = await client.connection(await _keeper_of_topics(client, ApiKey.ALTER_CONFIGS))
+    return connection.versions.latest(APIS[ApiKey.INCREMENTAL_ALTER_CONFIGS]) is not None
 
 
 async def describe_cluster(client: Client) -> ClusterMetadata:

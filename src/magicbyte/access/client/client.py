@@ -16,6 +16,7 @@ from magicbyte.access.clock import SystemClock, uniform
 from magicbyte.engine.addresses import addresses
 from magicbyte.engine.errors import BrokerError, ErrorCode, NetworkError, ProtocolError, UnknownTopicError
 from magicbyte.engine.protocol import APIS, NULL_UUID, Message
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -289,7 +290,7 @@ class Client:
 
         async def ask(node: BrokerNode) -> MetadataResponse:
             connection = await self.connection(node)  # the request is built for its version, as brokers may differ
-            latest = connection.versions.choose(APIS[3], _METADATA, connection.name)
+            latest = connection.versions.choose(APIS[ApiKey.METADATA], _METADATA, connection.name)
             topics = (
                 None if names is None and latest >= 1 else [MetadataRequestTopic(name=name) for name in names or ()]
             )
@@ -348,7 +349,7 @@ class Client:
             await self.topics([])
         node = self.cluster.brokers.get(-1 if self.cluster.controller is None else self.cluster.controller)
         connection = await self.any_connection()
-        if node is None and connection.versions.latest(APIS[3]) == 0:
+        if node is None and connection.versions.latest(APIS[ApiKey.METADATA]) == 0:
             why = "brokers before 0.10 do not report the controller"
             raise BrokerError("controller", ErrorCode.UNSUPPORTED_VERSION, broker=connection.name, detail=why)
         if node is None:

@@ -15,6 +15,7 @@ from magicbyte.access.net.stream import Buffer, Stream
 from magicbyte.access.net.tls import TlsStream
 from magicbyte.engine.errors import BrokerError, ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
 from magicbyte.engine.protocol import APIS, Api, Frames, Message, read_response, write_request
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.framing import correlation_id_of, framed
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest
@@ -92,7 +93,7 @@ class Connection:
         If a broker closes the connection at ApiVersions, its oldest version is tried on a new one; if that is closed as
         well, the broker is assumed to be a 0.8.2.
         """
-        for version in (APIS[18].versions[-1], 0, None):
+        for version in (APIS[ApiKey.API_VERSIONS].versions[-1], 0, None):
             stream = await (network or SocketNetwork()).connect(host, port, timeout_ms=timeout_ms)
             is_told = False
             self = cls(stream, name=name or stream.peer, client_id=client_id)
@@ -391,7 +392,7 @@ class Connection:
         # Before `_receive` runs: only this request may remain without a response.
         response = await self._ask_versions(version)
         if response is not None and response.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            theirs = [each.max_version for each in response.api_keys if each.api_key == 18]
+            theirs = [each.max_version for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
             response = await self._ask_versions(min(theirs[0], version) if theirs else 0)
         if response is None:
             return RELEASE_0_9
@@ -422,7 +423,7 @@ class Connection:
             with contextlib.suppress(asyncio.CancelledError, NetworkError):
                 await reading
         failed = len(frame) >= 6 and int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
-        _, response = read_response(frame, APIS[18], 0 if failed else version)
+        _, response = read_response(frame, APIS[ApiKey.API_VERSIONS], 0 if failed else version)
         assert isinstance(response, ApiVersionsResponse)
         return response
 

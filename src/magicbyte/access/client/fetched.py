@@ -27,13 +27,13 @@ from magicbyte.engine.log.files.reader import (
     stop_at_damage,
 )
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.columns import RecordColumns
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.scan import BatchTable
 
 SCHEME: Final = "kafka://"
-_LIST_OFFSETS: Final = 2  # API key
 _WITH_TIMES: Final = range(1, 10)  # versions that search by record timestamps
 
 
@@ -125,7 +125,7 @@ class FetchedPartition:
 
     async def _of_time(self, since: int) -> int | None:
         connection = await self._client.any_connection()
-        if connection.versions.latest(APIS[_LIST_OFFSETS], _WITH_TIMES) is None:
+        if connection.versions.latest(APIS[ApiKey.LIST_OFFSETS], _WITH_TIMES) is None:
             return None
         found = (await list_offset(self._client, self.topic, self.partition, since)).offset
         return (await list_offset(self._client, self.topic, self.partition, LATEST)).offset if found is None else found

@@ -16,6 +16,7 @@ from magicbyte.access.client.groups import TopicPartition
 from magicbyte.engine.errors import BrokerError, CorruptRecordError, ErrorCode
 from magicbyte.engine.groups.consumer_protocol import Assignment
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -24,7 +25,6 @@ from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from magicbyte.engine.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-_LIST, _NEW_DESCRIBE = 16, 69  # API keys
 _CONSUMER: Final = "consumer"
 _NOT_OF_THE_NEW_PROTOCOL: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 _NO_SUCH_GROUP: Final = "Dead"
@@ -82,7 +82,7 @@ class DescribedGroup:
 async def list_groups(client: Client) -> list[ListedGroup]:
     """Return the groups of all brokers, by name. Needs brokers from 0.9 on. Raises BrokerError and NetworkError."""
     connection = await client.any_connection()
-    connection.versions.choose(APIS[_LIST], None, connection.name)
+    connection.versions.choose(APIS[ApiKey.LIST_GROUPS], None, connection.name)
     await client.topics([])
     found: dict[str, ListedGroup] = {}
     for node in client.cluster.brokers.values():
@@ -105,7 +105,7 @@ async def describe_group(client: Client, name: str) -> DescribedGroup:
 
     async def ask(node: BrokerNode) -> DescribedGroup:
         connection = await client.connection(node)
-        if connection.versions.latest(APIS[_NEW_DESCRIBE]) is not None:
+        if connection.versions.latest(APIS[ApiKey.CONSUMER_GROUP_DESCRIBE]) is not None:
             found = await _describe_new(client, node, name)
             if found is not None:
                 return found

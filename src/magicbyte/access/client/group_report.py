@@ -19,13 +19,13 @@ from magicbyte.access.client.groups import (
 from magicbyte.access.client.offsets import LATEST, bounds, list_offset
 from magicbyte.engine.errors import BrokerError, ErrorCode, UnknownTopicError, UnsupportedVersionError
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 
 Json = dict[str, Any]
 Kind = Literal["earliest", "latest", "offset", "datetime", "shift"]
 
 OTHER_KINDS: Final = ("share", "streams")
 _TIMES_KNOWN: Final = 1  # the first version of ListOffsets that searches by record timestamps
-_LIST_OFFSETS = 2  # API key
 
 
 @dataclass(slots=True)
@@ -236,7 +236,7 @@ async def reset_offsets(
     if not places:
         detail = "it has no offsets: name topics with -t"
         raise BrokerError(task, ErrorCode.INVALID_REQUEST, broker="the cluster", detail=detail)
-    latest = (await client.any_connection()).versions.latest(APIS[_LIST_OFFSETS])
+    latest = (await client.any_connection()).versions.latest(APIS[ApiKey.LIST_OFFSETS])
     if target.kind == "datetime" and latest is not None and latest < _TIMES_KNOWN:
         warn("brokers before 0.10.1 have no index of timestamps: the start of a segment is used")
     resets = []

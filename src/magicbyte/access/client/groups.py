@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeAlias
 from magicbyte.access.client.client import BrokerNode, Client
 from magicbyte.engine.errors import BrokerError, ErrorCode, UnsupportedVersionError
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -27,7 +28,6 @@ _FETCH_ALL: Final = range(2, 8)
 STABLE: Final = range(7, 8)  # versions of OffsetFetch that report open transactions
 _COMMIT: Final = range(1, 10)  # from version 10 on topics have ids instead of names
 _ZOOKEEPER: Final = range(1)
-_OFFSET_FETCH: Final = 9  # API key
 
 
 class Committed(NamedTuple):
@@ -137,7 +137,7 @@ async def _tells_all(client: Client, group: str) -> bool:
     """Return whether a group's coordinator returns all offsets without a list of partitions."""
 
     async def look(node: BrokerNode) -> bool:
-        return (await client.connection(node)).versions.latest(APIS[_OFFSET_FETCH], _FETCH_ALL) is not None
+        return (await client.connection(node)).versions.latest(APIS[ApiKey.OFFSET_FETCH], _FETCH_ALL) is not None
 
     return await client.at_coordinator(group, look)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from magicbyte.engine.errors import ErrorCode, NetworkError, SecurityError
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from magicbyte.engine.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
 
 _MOST_STEPS: Final = 8
-_HANDSHAKE, _AUTHENTICATE = 17, 36
 
 
 class Credentials(NamedTuple):
@@ -59,7 +59,10 @@ async def log_in(connection: LoginChannel, login: Login) -> int:
     Raises SecurityError if the broker refuses, or does not prove that it knows the password, NetworkError.
     """
     name, versions = connection.name, connection.versions
-    handshake, authenticate = versions.latest(APIS[_HANDSHAKE]), versions.latest(APIS[_AUTHENTICATE])
+    handshake, authenticate = (
+        versions.latest(APIS[ApiKey.SASL_HANDSHAKE]),
+        versions.latest(APIS[ApiKey.SASL_AUTHENTICATE]),
+    )
     if handshake is None:
         raise SecurityError(f"{name}: the broker does not support SaslHandshake: is its listener without SASL?")
     if authenticate is None:

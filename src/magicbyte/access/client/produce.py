@@ -13,6 +13,7 @@ from magicbyte.access.client.versions import BrokerVersions
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import BrokerError, ErrorCode, ProtocolError, UnsupportedForMessageFormatError
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.message import Records
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.engine.protocol.messages.produce import PartitionProduceResponse
@@ -184,7 +185,7 @@ async def new_producer_id(client: Client) -> tuple[int, int]:
 
 def newest_format(versions: BrokerVersions) -> Format:
     """Return the newest format that a broker accepts."""
-    produce = APIS[0]
+    produce = APIS[ApiKey.PRODUCE]
     for target, wanted in ((Format.V2, _MAGIC_2), (Format.V1, _MAGIC_1)):
         if versions.latest(produce, wanted) is not None:
             return target

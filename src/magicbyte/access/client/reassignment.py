@@ -18,6 +18,7 @@ from magicbyte.access.client.replicas import Reassignment, describe_log_dirs, li
 from magicbyte.engine.errors import InvalidReplicaAssignmentError, UnknownTopicError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 
 Assignment: TypeAlias = dict[TopicPartition, tuple[int, ...]]
 """The replicas of partitions, the preferred leader of each first."""
@@ -25,7 +26,6 @@ Assignment: TypeAlias = dict[TopicPartition, tuple[int, ...]]
 _ANY_DIRECTORY: Final = "any"
 _LEADER_RATE, _FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 _LEADERS, _FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
-_LIST: Final = 46  # API key
 _STALE_LOOKS: Final = 10
 """How often to read metadata that disagrees with the controller: brokers hear of a completed move later."""
 
@@ -140,7 +140,7 @@ async def _under_way(client: Client, partitions: Iterable[TopicPartition]) -> di
     """Return the moves in progress, none if brokers are too old to report them."""
     connection = await client.any_connection()
     wanted = list(partitions)
-    if not wanted or connection.versions.latest(APIS[_LIST]) is None:
+    if not wanted or connection.versions.latest(APIS[ApiKey.LIST_PARTITION_REASSIGNMENTS]) is None:
         return {}
     return await list_reassignments(client, wanted)
 

@@ -16,6 +16,7 @@ from magicbyte.access.client.client import TRANSACTION, BrokerNode, Client, only
 from magicbyte.access.client.groups import TopicPartition, by_topic
 from magicbyte.engine.errors import BrokerError, ErrorCode, NetworkError
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -35,7 +36,6 @@ from magicbyte.engine.protocol.messages.write_txn_markers import (
 
 Json = dict[str, Any]
 
-_LIST = 66  # API key
 _MARKERS = range(2)  # version 2 refuses the epoch of the open transaction, which must be used here
 
 MAX_TIMEOUT_MS: Final = 900_000
@@ -132,7 +132,7 @@ async def list_transactions(
     Raises BrokerError, also for a state unknown to the brokers, NetworkError and UnsupportedVersionError.
     """
     connection = await client.any_connection()
-    connection.versions.choose(APIS[_LIST], None, connection.name)
+    connection.versions.choose(APIS[ApiKey.LIST_TRANSACTIONS], None, connection.name)
     await client.topics([])
     request = ListTransactionsRequest(state_filters=list(states), producer_id_filters=tuple(producer_ids))
     found: dict[str, ListedTransaction] = {}
@@ -231,7 +231,7 @@ async def find_hanging(
     or whose leader does not respond, is no error but is in `unasked`.
     """
     connection = await client.any_connection()
-    connection.versions.choose(APIS[_LIST], None, connection.name)
+    connection.versions.choose(APIS[ApiKey.LIST_TRANSACTIONS], None, connection.name)
     unasked: list[str] = []
     by_leader: dict[int, list[TopicPartition]] = {}
     known = await client.topics()

@@ -11,9 +11,9 @@ from typing import Final
 
 from magicbyte.engine.errors import UnsupportedVersionError
 from magicbyte.engine.protocol import APIS, Api
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 
-PRODUCE, FETCH = 0, 1
 FIRST_FETCH_WITH_BATCHES: Final = 4
 
 
@@ -36,7 +36,7 @@ class BrokerVersions:
     @property
     def reads_committed(self) -> bool:
         """Whether the broker has transactions: a fetch can leave out the records of open and aborted ones."""
-        return (self.latest(APIS[FETCH]) or 0) >= FIRST_FETCH_WITH_BATCHES
+        return (self.latest(APIS[ApiKey.FETCH]) or 0) >= FIRST_FETCH_WITH_BATCHES
 
     def choose(self, api: Api, wanted: range | None, broker: str) -> int:
         """Return the latest common version. Raises UnsupportedVersionError with the broker's name if there is none."""
@@ -58,8 +58,9 @@ def versions_told(response: ApiVersionsResponse) -> BrokerVersions:
         for each in response.api_keys
         if each.api_key in APIS
     }
-    if PRODUCE in ranges and ranges.get(FETCH, range(1))[0] >= FIRST_FETCH_WITH_BATCHES:
-        ranges[PRODUCE] = range(max(ranges[PRODUCE][0], 3), ranges[PRODUCE][-1] + 1)
+    if ApiKey.PRODUCE in ranges and ranges.get(ApiKey.FETCH, range(1))[0] >= FIRST_FETCH_WITH_BATCHES:
+        produce = ranges[ApiKey.PRODUCE]
+        ranges[ApiKey.PRODUCE] = range(max(produce[0], 3), produce[-1] + 1)
     return BrokerVersions(ranges)
 
 

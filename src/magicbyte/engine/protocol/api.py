@@ -7,10 +7,11 @@ from importlib import import_module
 from typing import Any, Final
 
 from magicbyte.engine.errors import UnsupportedVersionError
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.message import Message
 
-CONTROLLED_SHUTDOWN: Final = 7
-API_VERSIONS: Final = 18
+_CONTROLLED_SHUTDOWN: Final = ApiKey.CONTROLLED_SHUTDOWN.value  # plain numbers: each header is compared with them
+_API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Api:
 
         ControlledShutdown version 0 has header version 0, without a client id.
         """
-        if self.key == CONTROLLED_SHUTDOWN and version == 0:
+        if self.key == _CONTROLLED_SHUTDOWN and version == 0:
             return 0
         return 2 if self.is_flexible(version) else 1
 
@@ -52,7 +53,7 @@ class Api:
 
         ApiVersions always has header version 0, because its client does not know the broker's versions yet (KIP-511).
         """
-        return 1 if self.is_flexible(version) and self.key != API_VERSIONS else 0
+        return 1 if self.is_flexible(version) and self.key != _API_VERSIONS else 0
 
     def check(self, version: int) -> None:
         """Raise UnsupportedVersionError unless the version is known."""

@@ -8,6 +8,7 @@ from typing import Final
 from magicbyte.engine.errors import ErrorCode, code_of
 from magicbyte.engine.groups.effects import Caller, Reply
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
@@ -20,8 +21,8 @@ from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
 )
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from magicbyte.engine.transactions.rules import FENCED_BEFORE
-from magicbyte.engine.transactions.transaction import FIRST_WITH_BUMP, NO_EPOCH, NO_ID
+from magicbyte.engine.transactions.rules import FENCED_BEFORE, FIRST_OF_PROTOCOL_2
+from magicbyte.engine.transactions.transaction import NO_EPOCH, NO_ID
 
 FIRST_OF_BROKERS: Final = 4
 """The first version of AddPartitionsToTxn that brokers send to each other, with many transactions."""
@@ -45,7 +46,7 @@ def answer(
             return Reply(caller, InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch))
         case AddPartitionsToTxnRequest():
             return Reply(caller, partition_codes(request, lambda _place: code))
-        case EndTxnRequest() if code or caller.version < FIRST_WITH_BUMP:
+        case EndTxnRequest() if code or caller.version < FIRST_OF_PROTOCOL_2[ApiKey.END_TXN]:
             return Reply(caller, EndTxnResponse(error_code=code))
         case EndTxnRequest():
             return Reply(caller, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch))

@@ -15,6 +15,7 @@ from magicbyte.engine.groups.effects import Caller, Reply
 from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, partition_for
 from magicbyte.engine.groups.terms import CoordinatorTerms, LoadState
 from magicbyte.engine.ports import Moment, TopicPartition
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
@@ -23,9 +24,16 @@ from magicbyte.engine.transactions.answers import answer, not_added, partition_c
 from magicbyte.engine.transactions.config import TransactionConfig
 from magicbyte.engine.transactions.effects import Answer, Effect, Forget, SendMarkers, Store, TransactionChange
 from magicbyte.engine.transactions.records import STATES, TransactionKey, TransactionState, TransactionValue
-from magicbyte.engine.transactions.rules import COMPLETION, IDLE, MARKED, MARKER_FENCED, NOT_STORED, PREDECESSORS
+from magicbyte.engine.transactions.rules import (
+    COMPLETION,
+    FIRST_OF_PROTOCOL_2,
+    IDLE,
+    MARKED,
+    MARKER_FENCED,
+    NOT_STORED,
+    PREDECESSORS,
+)
 from magicbyte.engine.transactions.transaction import (
-    FIRST_WITH_BUMP,
     LAST_EPOCH,
     NO_EPOCH,
     NO_ID,
@@ -271,7 +279,7 @@ class Coordinator:
 
     def end(self, caller: Caller, request: EndTxnRequest, now: Moment) -> list[Effect]:
         """Answer an EndTxn, possibly later: when the decision is stored. The markers follow."""
-        if caller.version >= FIRST_WITH_BUMP:
+        if caller.version >= FIRST_OF_PROTOCOL_2[ApiKey.END_TXN]:
             return self._end_and_raise(caller, request, now)
         code, transaction = self._of(request.transactional_id, request.producer_id, request.producer_epoch)
         if not code:

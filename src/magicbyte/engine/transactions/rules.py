@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.transactions.records import TransactionState
 
 _S = TransactionState
@@ -28,7 +29,17 @@ COMPLETION: Final = {_S.PREPARE_COMMIT: _S.COMPLETE_COMMIT, _S.PREPARE_ABORT: _S
 IDLE: Final = PREDECESSORS[_S.DEAD]
 """The states in which an id may expire, and in which a producer begins without fencing another."""
 
-FENCED_BEFORE: Final = {22: 4, 24: 2, 25: 2, 26: 2}
+FIRST_OF_PROTOCOL_2: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 12, ApiKey.END_TXN: 5, ApiKey.TXN_OFFSET_COMMIT: 5}
+"""By API key, the first version that uses protocol 2 (KIP-890): partitions join a transaction with their first records,
+and each transaction has an epoch of its own.
+"""
+
+FENCED_BEFORE: Final[Mapping[int, int]] = {
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 2,
+    ApiKey.ADD_OFFSETS_TO_TXN: 2,
+    ApiKey.END_TXN: 2,
+}
 """By API key, the first version with PRODUCER_FENCED; earlier ones have INVALID_PRODUCER_EPOCH."""
 
 NOT_STORED: Final = {

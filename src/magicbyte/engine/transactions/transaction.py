@@ -12,7 +12,6 @@ from magicbyte.engine.transactions.records import STATES, TransactionState, Tran
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 0x7FFF - 1  # the last that clients get; a fence may still add one
-FIRST_WITH_BUMP: Final = 5  # version of EndTxn from which each transaction has an epoch of its own
 PROTOCOL_2: Final = 2
 
 

@@ -14,6 +14,7 @@ from magicbyte.engine.errors import AppendRefusedError, ErrorCode, MagicbyteErro
 from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, partition_for
 from magicbyte.engine.log.append.producer_check import OPEN
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.layout import (
     ATTRIBUTES,
     BASE_SEQUENCE,
@@ -23,6 +24,7 @@ from magicbyte.engine.records.layout import (
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_BIT,
 )
+from magicbyte.engine.transactions.rules import FIRST_OF_PROTOCOL_2
 from magicbyte.server.serving.metrics import now_ns
 
 if TYPE_CHECKING:
@@ -34,11 +36,7 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.request import Request
     from magicbyte.server.serving.runtime import Runtime
 
-_PRODUCE: Final = 0
-_TXN_OFFSET_COMMIT: Final = 28
-_JOINS: Final = {_PRODUCE: 12, _TXN_OFFSET_COMMIT: 5}
-"""By API key: the first version with which partitions join."""
-_FIRST_WITH_ABORTABLE: Final = {_PRODUCE: 11, _TXN_OFFSET_COMMIT: 4}
+_FIRST_WITH_ABORTABLE: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 11, ApiKey.TXN_OFFSET_COMMIT: 4}
 _PAUSES_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.02, 0.04)
 """The delays before retries while markers of the previous transaction are pending: in total Kafka's wait."""
 _NOT_ASKED: Final = {
@@ -79,7 +77,7 @@ def _first(records: memoryview) -> _FirstRecords:
 
 def asks(runtime: Runtime, produce_version: int) -> bool:
     """Return whether a Produce request in this version is verified."""
-    return _asks(runtime, joins=produce_version >= _JOINS[_PRODUCE])
+    return _asks(runtime, joins=produce_version >= FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE])
 
 
 def _asks(runtime: Runtime, *, joins: bool) -> bool:
@@ -97,7 +95,7 @@ async def guarded(
 ) -> tuple[dict[int, NewSet], dict[int, AppendRefusedError]]:
     """Return sets with the guards of transactional ones, and the refusals of others."""
     allowed, refused = dict(sets), dict[int, AppendRefusedError]()
-    joins, name = request.version >= _JOINS[_PRODUCE], request.message.transactional_id
+    joins, name = request.version >= FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE], request.message.transactional_id
     if name is None or not _asks(services.runtime, joins=joins):
         return allowed, refused
     waiting, who = dict[int, TopicPartition](), _FirstRecords(-1, -1, -1)
@@ -123,9 +121,11 @@ async def guarded(
 
 def _of_produce(code: ErrorCode, version: int) -> ErrorCode:
     """Return the error code for a producer's request version."""
-    if code in _NOT_ASKED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _JOINS[_PRODUCE]):
+    if code in _NOT_ASKED or (
+        code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE]
+    ):
         return ErrorCode.NOT_ENOUGH_REPLICAS
-    return _known_to(_PRODUCE, version, code)
+    return _known_to(ApiKey.PRODUCE, version, code)
 
 
 def _known_to(key: int, version: int, code: ErrorCode) -> ErrorCode:
@@ -137,7 +137,7 @@ def _known_to(key: int, version: int, code: ErrorCode) -> ErrorCode:
 
 async def offsets_refusal(services: VerificationServices, request: Request[TxnOffsetCommitRequest]) -> ErrorCode:
     """Return why offsets are refused: their partition is not in the transaction and cannot join. NONE: it is."""
-    message, joins = request.message, request.version >= _JOINS[_TXN_OFFSET_COMMIT]
+    message, joins = request.message, request.version >= FIRST_OF_PROTOCOL_2[ApiKey.TXN_OFFSET_COMMIT]
     groups = services.coordinators.groups.coordinator
     if not _asks(services.runtime, joins=joins) or groups.status(message.group_id):
         return ErrorCode.NONE  # errors of the group are reported by the group coordinator
@@ -154,7 +154,7 @@ async def offsets_refusal(services: VerificationServices, request: Request[TxnOf
     request.connection.waited_ns += now_ns() - started
     if codes[offsets_partition] is ErrorCode.NETWORK_EXCEPTION:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    return _known_to(_TXN_OFFSET_COMMIT, request.version, codes[offsets_partition])
+    return _known_to(ApiKey.TXN_OFFSET_COMMIT, request.version, codes[offsets_partition])
 
 
 async def _ask(

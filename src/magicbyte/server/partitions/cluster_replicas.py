@@ -24,6 +24,7 @@ from magicbyte.engine.errors import (
 )
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import inter_broker_versions, tells_isr_at_once
 from magicbyte.engine.replication.leader import IsrChange, IsrNotifications, LeaderPartition
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
 logs = logger(__name__)
 
-_FETCH: Final = 1  # API key
 _FIRST_WITH_LOG_START: Final = 5
 _SELECTOR: Final = "RackAwareReplicaSelector"
 
@@ -103,7 +103,7 @@ class ClusterReplicas(Replicas):
         self._is_closed = False
         self._postponed: dict[TopicPartition, tuple[Order, tuple[str, int] | None]] = {}
         self._has_postponed = asyncio.Event()
-        version = inter_broker_versions(protocol)[_FETCH]
+        version = inter_broker_versions(protocol)[ApiKey.FETCH]
         self._tells_log_start = version >= _FIRST_WITH_LOG_START
 
     def start(self) -> None:

@@ -23,6 +23,7 @@ from magicbyte.engine.errors import (
 from magicbyte.engine.log.append.prepare import NOTHING_STORED, prepare_unchanged
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.printable import logger
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -71,7 +72,6 @@ M = TypeVar("M", bound="Message")
 
 log = logger(__name__)
 
-_FETCH, _EPOCHS = 1, 23  # API keys
 _FIRST_WITH_SESSIONS: Final = 7
 _FIRST_WITH_WHOLE_SETS: Final = 3
 _FIRST_THAT_COMPARES_EPOCHS: Final = 12
@@ -195,9 +195,9 @@ class _LeaderFetcher:
         config = runtime.config
         self._protocol = config.inter_broker_protocol_version
         versions = inter_broker_versions(self._protocol)
-        self._version = versions[_FETCH]
+        self._version = versions[ApiKey.FETCH]
         self._fetcher = Fetcher(
-            asks_epochs=_EPOCHS in versions,
+            asks_epochs=ApiKey.OFFSET_FOR_LEADER_EPOCH in versions,
             compares_epochs=self._version >= _FIRST_THAT_COMPARES_EPOCHS,
             backoff_ms=config.replica_fetch_backoff_ms,
         )

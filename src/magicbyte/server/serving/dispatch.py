@@ -18,7 +18,7 @@ from magicbyte.access.net.server import Hold, Mute, Terms
 from magicbyte.engine.errors import TooManyElementsError, UnsupportedVersionError
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol import APIS, Api, read_request_header, write_response
-from magicbyte.engine.protocol.api import API_VERSIONS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.message import Allowance
 from magicbyte.engine.protocol.outcomes import Collect, codes_of
 from magicbyte.server.serving.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-FIRST_ASKED: Final = (18, 3, 0, 1)  # ApiVersions, Metadata, Produce, Fetch
+FIRST_ASKED: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 FEW_ELEMENTS: Final = 2_000
 """Elements of a message that is parsed on the event loop, within some 3 ms; nearly all messages have fewer."""
 LARGE_BODY: Final = 1 << 20  # bytes, after which memory is returned to the system
@@ -264,7 +264,7 @@ class Dispatcher:
         known = offer.answered.get(api.key, range(0))
         if not known and offer.ignores_unknown:
             return None
-        if api.key != API_VERSIONS or version < 0 or not known:
+        if api.key != ApiKey.API_VERSIONS or version < 0 or not known:
             raise UnsupportedVersionError(api.name, version, known=known)
         return write_response(unsupported_versions(offer), 0, correlation_id=correlation_id).buffers()
 

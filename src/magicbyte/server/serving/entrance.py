@@ -21,7 +21,7 @@ from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, NetworkError, ProtocolError, SecurityError
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol import Message, read_request_header, write_response
-from magicbyte.engine.protocol.api import API_VERSIONS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.framing import api_key_of, framed
 from magicbyte.engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from magicbyte.engine.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -42,8 +42,6 @@ M = TypeVar("M", bound=Message)
 
 log = logger(__name__)
 
-HANDSHAKE: Final = 17
-AUTHENTICATE: Final = 36
 _LIMITS: Final = PeerLimits(largest_frame=512 << 10)
 _MOST_STEPS: Final = 16  # requests per authentication
 _BETWEEN_LOGINS_MS: Final = 1000  # as in Kafka; an earlier handshake is an ordinary request
@@ -119,7 +117,7 @@ class _LimitedLogin:
         """Return the response to a frame. Raises SecurityError after the lifetime: no response, as in Kafka."""
         now_ms, expires_ms = self._runtime.clock.monotonic_ms(), self._login.expires_ms
         is_early = self._again_ms is not None and now_ms - self._again_ms < _BETWEEN_LOGINS_MS
-        if api_key_of(frame) == HANDSHAKE and not is_early:
+        if api_key_of(frame) == ApiKey.SASL_HANDSHAKE and not is_early:
             self._again_ms = now_ms
             return self._log_in_again(frame)
         if expires_ms is not None and now_ms > expires_ms:
@@ -213,10 +211,10 @@ class _Login:
             except MagicbyteError as error:
                 await self._hold_back()
                 raise SecurityError(f"{self._stream.peer}: expected a login, found no request: {error}") from None
-            if api.key == API_VERSIONS and not is_told:
+            if api.key == ApiKey.API_VERSIONS and not is_told:
                 is_told = await self._tell_versions(frame, header)
                 continue
-            if api.key != HANDSHAKE:
+            if api.key != ApiKey.SASL_HANDSHAKE:
                 await self._hold_back()
                 raise SecurityError(f"{self._stream.peer}: expected a login, found {api.name}")
             request = self._read(SaslHandshakeRequest, frame, header, at)
@@ -235,7 +233,7 @@ class _Login:
         answer = await self._handler(frame) or ()
         await self._stream.write([part for part in answer if isinstance(part, bytes | bytearray | memoryview)])
         version = header.request_api_version
-        if self._runtime.offer.answers(API_VERSIONS, version) is None:
+        if self._runtime.offer.answers(ApiKey.API_VERSIONS, version) is None:
             return False
         return version < _FIRST_WITH_SOFTWARE or self._connection.software_name != ""
 
@@ -243,7 +241,7 @@ class _Login:
         """Handle a token in a request."""
         frame = await self._frame()
         api, header, at = read_request_header(frame)
-        if api.key != AUTHENTICATE:
+        if api.key != ApiKey.SASL_AUTHENTICATE:
             await self._hold_back()
             raise SecurityError(f"{self._stream.peer}: expected SaslAuthenticate, found {api.name}")
         token = self._read(SaslAuthenticateRequest, frame, header, at).auth_bytes

@@ -27,6 +27,7 @@ from magicbyte.access.security.quotas import (
 )
 from magicbyte.engine.cluster.quotas import QuotaEntity
 from magicbyte.engine.errors import ErrorCode, RequestRefusedError
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.framing import SIZE_BYTES
 from magicbyte.server.settings.settings import INT_MAX, LONG_MAX
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from magicbyte.server.settings.listeners import Listener
     from magicbyte.server.settings.offer import Offer
 
-_PRODUCE: Final = 0
-_FETCH: Final = 1
 _OF_BROKERS: Final = frozenset({4, 5, 6, 7, 27, 56, 67})
 """Requests that need ClusterAction: exempt, unless they are refused."""
 
@@ -126,7 +125,7 @@ class BrokerQuotas:
         """Record the usage of a request of `size` bytes; return the client's throttle time in ms."""
         limits, now_ms, connection = self.limits_of(request), self._clock.monotonic_ms(), request.connection
         wait_ms, connection.throttled_until_ms = max(connection.throttled_until_ms - now_ms, 0), 0
-        if key == _PRODUCE and (limit := limits.get(QuotaType.PRODUCE)) is not None:
+        if key == ApiKey.PRODUCE and (limit := limits.get(QuotaType.PRODUCE)) is not None:
             wait_ms = max(wait_ms, self.meters[QuotaType.PRODUCE].record(limit.used_by, size, limit.limit, now_ms))
         limit = limits.get(QuotaType.REQUEST)
         if limit is not None and not _is_exempt(key, request, response, codes):
@@ -229,9 +228,9 @@ def _limits(values: Values) -> dict[QuotaType, float]:
 
 def _is_exempt(key: int, request: Request[Any], response: Message | None, codes: Collect | None) -> bool:
     """Return whether a request's time is not counted: those of brokers, and those without a response."""
-    if key == _PRODUCE:
+    if key == ApiKey.PRODUCE:
         return not request.message.acks
-    if key == _FETCH:
+    if key == ApiKey.FETCH:
         return bool(request.message.replica_id >= 0)
     if key not in _OF_BROKERS:
         return False

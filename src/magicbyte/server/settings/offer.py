@@ -10,18 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.protocol.api import API_VERSIONS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.releases import FIRST_WITH_FEATURES, Release, inter_broker_versions
+from magicbyte.engine.transactions.rules import FIRST_OF_PROTOCOL_2
 from magicbyte.server.settings.versions import SERVED, versions_response
 
 _FIRST, _FIRST_AFTER = "0.8.2", "4.2"
 _OWN_PROTOCOL: Final = (2, 8)
-_PRODUCE: Final = 0
-_PROTOCOL_2: Final = {_PRODUCE: 12, 26: 5, 28: 5}
-"""By API key: the first version that uses protocol 2 of transactions."""
-_OFFSET_COMMIT: Final = 8  # the only request whose version was checked before 0.10
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class Offer:
             return None
         if version in versions:
             return version
-        return versions[-1] if self.reads_any_version and key != _OFFSET_COMMIT else None
+        return versions[-1] if self.reads_any_version and key != ApiKey.OFFSET_COMMIT else None
 
     def in_a_cluster(self, protocol: tuple[int, ...]) -> Offer:
         """Return the offer in a cluster with other brokers of an `inter.broker.protocol.version`.
@@ -74,7 +71,7 @@ class Offer:
 
 def _without_protocol_2(versions: Mapping[int, range]) -> dict[int, range]:
     return {
-        key: range(each.start, min(each.stop, _PROTOCOL_2.get(key, each.stop)), each.step)
+        key: range(each.start, min(each.stop, FIRST_OF_PROTOCOL_2.get(key, each.stop)), each.step)
         for key, each in versions.items()
     }
 
@@ -105,7 +102,7 @@ def offer_of(name: str) -> Offer:
     listed = dict(answered)
     between = inter_broker_versions(protocol).keys() & SERVED.keys() - answered.keys()
     answered |= {key: SERVED[key].versions for key in sorted(between)}  # used between brokers, but unlisted
-    listed[_PRODUCE] = range(answered[_PRODUCE].stop)  # librdkafka deduces codecs from version 0
+    listed[ApiKey.PRODUCE] = range(answered[ApiKey.PRODUCE].stop)  # librdkafka deduces codecs from version 0
     return Offer(
         answered,
         listed,
@@ -124,5 +121,5 @@ def offer_of(name: str) -> Offer:
 
 def unsupported_versions(offer: Offer) -> ApiVersionsResponse:
     """Return the response, in version 0, to an unsupported version of ApiVersions (KIP-511)."""
-    listed = {API_VERSIONS: offer.listed[API_VERSIONS]} if offer.tells_range else {}
+    listed: dict[int, range] = {ApiKey.API_VERSIONS: offer.listed[ApiKey.API_VERSIONS]} if offer.tells_range else {}
     return versions_response(listed, ErrorCode.UNSUPPORTED_VERSION)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.access.security.settings import PROTOCOLS
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.fields import NULL_UUID
 from magicbyte.engine.protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -41,8 +42,11 @@ if TYPE_CHECKING:
     from magicbyte.engine.replication.controller import PartitionOrder
 
 _PROTOCOLS: Final = {name: number for number, name in enumerate(PROTOCOLS)}
-_LEADER_AND_ISR, _STOP_REPLICA, _UPDATE_METADATA = 4, 5, 6
-_FIRST_BY_TOPIC: Final = {_LEADER_AND_ISR: 2, _STOP_REPLICA: 1, _UPDATE_METADATA: 5}
+_FIRST_BY_TOPIC: Final[Mapping[int, int]] = {
+    ApiKey.LEADER_AND_ISR: 2,
+    ApiKey.STOP_REPLICA: 1,
+    ApiKey.UPDATE_METADATA: 5,
+}
 _FIRST_WITH_STATES: Final = 3  # of StopReplica
 
 
@@ -121,7 +125,7 @@ class ControlMessages:
                 if (endpoint := self.brokers[each].endpoint(self._listener)) is not None
             ],
         )
-        if self._is_by_topic(_LEADER_AND_ISR):
+        if self._is_by_topic(ApiKey.LEADER_AND_ISR):
             request.topic_states = [
                 LeaderAndIsrTopicState(topic_name=topic, topic_id=self._id(topic), partition_states=each)
                 for topic, each in states.items()
@@ -160,7 +164,7 @@ class ControlMessages:
             controller_epoch=self._epoch,
             live_brokers=[self._member(each) for _, each in sorted(self.brokers.items())],
         )
-        if self._is_by_topic(_UPDATE_METADATA):
+        if self._is_by_topic(ApiKey.UPDATE_METADATA):
             request.topic_states = [
                 UpdateMetadataTopicState(topic_name=topic, topic_id=self._id(topic), partition_states=each)
                 for topic, each in states.items()
@@ -199,7 +203,7 @@ class ControlMessages:
         by_topic: defaultdict[str, list[int]] = defaultdict(list)
         for key in partitions:
             by_topic[key.topic].append(key.partition)
-        if self._versions[_STOP_REPLICA] >= _FIRST_WITH_STATES:
+        if self._versions[ApiKey.STOP_REPLICA] >= _FIRST_WITH_STATES:
             request.topic_states = [
                 StopReplicaTopicState(
                     topic_name=topic,
@@ -211,7 +215,7 @@ class ControlMessages:
             ]
             return request
         request.delete_partitions = deletes
-        if self._is_by_topic(_STOP_REPLICA):
+        if self._is_by_topic(ApiKey.STOP_REPLICA):
             request.topics = [
                 StopReplicaTopicV1(name=topic, partition_indexes=tuple(each)) for topic, each in by_topic.items()
             ]

@@ -10,7 +10,7 @@ from magicbyte.access.client.login import NO_CREDENTIALS, Credentials
 from magicbyte.access.client.versions import BrokerVersions
 from magicbyte.engine.errors import InvalidConfigError, MagicbyteError, NetworkError
 from magicbyte.engine.protocol import APIS
-from magicbyte.engine.protocol.api import API_VERSIONS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.releases import inter_broker_versions, login_versions
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Links:
             async with asyncio.timeout(timeout_ms / 1000):
                 await link.encrypt(credentials, host)
                 if asks_versions:
-                    link.versions = await link.negotiate(APIS[API_VERSIONS].versions[-1])
+                    link.versions = await link.negotiate(APIS[ApiKey.API_VERSIONS].versions[-1])
                 await link.log_in(credentials)
         except BaseException as error:
             await stream.aclose()

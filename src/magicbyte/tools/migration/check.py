@@ -13,12 +13,15 @@ from enum import Enum
 from typing import Any, Final
 
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import Release, first_with
 from magicbyte.tools.migration.evidence import Unknown
 from magicbyte.tools.migration.sightings import CLIENT_ID, SeenClient, Sightings, caller_text, is_fetcher
 
-_BETWEEN_BROKERS: Final = frozenset({4, 5, 6, 7})
+_BETWEEN_BROKERS: Final = frozenset(
+    {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA, ApiKey.CONTROLLED_SHUTDOWN}
+)
 """Keys of the APIs between controllers and brokers, which are upgraded together."""
 _SEGMENT_SIZES: Final = ("segment.bytes", "log.segment.bytes")
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, assert_never
 
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, protocol_name, releases_of
 from magicbyte.tools.migration.evidence import Unknown
@@ -14,7 +15,6 @@ from magicbyte.tools.migration.status import FORMAT, PROTOCOL, BrokerFacts, Clus
 from magicbyte.tools.offline.migration import SEE, Step, TopicStage
 
 TOPIC_FORMAT: Final = "message.format.version"
-_CREATE_TOPICS, _ALTER_CONFIGS = 19, 33  # API keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +196,10 @@ def _cannot_change(brokers: Sequence[BrokerFacts]) -> str | None:
     Brokers before 0.11 do not know the request. Kafka's from there on tell the others of a change in a form that those
     before 0.10.1 do not read: they die at their next start.
     """
-    able = [each for each in brokers if each.answered is not None and _ALTER_CONFIGS in each.answered]
+    able = [each for each in brokers if each.answered is not None and ApiKey.ALTER_CONFIGS in each.answered]
     if not able:
         return "brokers change settings by request from 0.11 on"
-    first = [each.id for each in brokers if each.answered is not None and _CREATE_TOPICS not in each.answered]
+    first = [each.id for each in brokers if each.answered is not None and ApiKey.CREATE_TOPICS not in each.answered]
     if first and not all(each.is_ours for each in able):
         numbers = ", ".join(map(str, first))
         return f"brokers {numbers} are older than 0.10.1, and do not read what Kafka's later brokers tell of changes"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from magicbyte.engine.errors import ProtocolError, UnsupportedVersionError
-from magicbyte.engine.protocol.api import API_VERSIONS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.framing import LARGEST_FRAME, LARGEST_HEADER, SIZE_BYTES, frame_size, read_request_header
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -116,7 +116,7 @@ class RequestStream:
         try:
             api, header, at = read_request_header(frame)
             version = header.request_api_version
-            tells_software = api.key == API_VERSIONS and version >= _FIRST_WITH_SOFTWARE
+            tells_software = api.key == ApiKey.API_VERSIONS and version >= _FIRST_WITH_SOFTWARE
             if not is_all and (tells_software or not self._is_kafka):
                 return None
             if version < 0 or not (self._is_kafka or version in api.versions):

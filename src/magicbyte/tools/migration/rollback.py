@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import MAGIC_NAMES, inter_broker_versions
 from magicbyte.tools.migration.procedure import Instruction, lifted
 from magicbyte.tools.migration.status import FORMAT, PROTOCOL, BrokerFacts
 from magicbyte.tools.offline.migration import format_read_by
-
-_FETCH: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def _copies(
         form = led.copies.get(number)
         protocol = by_id[number].protocol if number in by_id else None
         if form is None and protocol is not None:
-            form = format_read_by(inter_broker_versions(protocol)[_FETCH])
+            form = format_read_by(inter_broker_versions(protocol)[ApiKey.FETCH])
         if form is None:
             hidden.append(number)
         elif form.magic >= led.newest.magic:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from magicbyte.engine.log.append.rules import stored_format
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.releases import (
     PROTOCOL_OF_MAGIC,
@@ -27,7 +28,6 @@ from magicbyte.tools.offline.migration import SEE, Phase, Step, TopicStage, form
 
 PROTOCOL: Final = "inter.broker.protocol.version"
 FORMAT: Final = "log.message.format.version"
-_PRODUCE, _FETCH = 0, 1
 _FIXED_FROM: Final = (3, 0)
 """From this protocol version on, Kafka's brokers store format v2 whatever the setting is (KIP-724)."""
 
@@ -62,7 +62,7 @@ class BrokerFacts:
     @property
     def knows(self) -> Format | None:
         """The newest format that its software supports, None if it does not answer."""
-        return None if self.answered is None else format_read_by(self.answered.get(_FETCH, range(1))[-1])
+        return None if self.answered is None else format_read_by(self.answered.get(ApiKey.FETCH, range(1))[-1])
 
     @property
     def protocol(self) -> tuple[int, ...] | None:
@@ -205,9 +205,9 @@ def old_clients(sightings: Sightings, target: Format) -> list[OldClient]:
     newest: dict[tuple[SeenClient, bool], OldClient] = {}
     for asking, _ in sightings:  # ascending by version, so the newest replaces the others
         caller, key, version = asking
-        if key in (_PRODUCE, _FETCH) and not is_fetcher(caller.client_id) and caller.client_id != CLIENT_ID:
-            form = format_read_by(version) if key == _FETCH else _format_sent_by(version)
-            newest[caller, key == _FETCH] = OldClient(caller, key == _FETCH, form, version)
+        if key in (ApiKey.PRODUCE, ApiKey.FETCH) and not is_fetcher(caller.client_id) and caller.client_id != CLIENT_ID:
+            form = format_read_by(version) if key == ApiKey.FETCH else _format_sent_by(version)
+            newest[caller, key == ApiKey.FETCH] = OldClient(caller, key == ApiKey.FETCH, form, version)
     return [each for each in newest.values() if each.format.magic < target.magic]
 
 
@@ -323,9 +323,9 @@ def dangers_of(brokers: Sequence[BrokerFacts]) -> Iterable[str]:
                 )
         if protocol is None:
             continue
-        fetches = inter_broker_versions(protocol).get(_FETCH, 0)
+        fetches = inter_broker_versions(protocol).get(ApiKey.FETCH, 0)
         for other in brokers:
-            if other.answered is not None and fetches > other.answered.get(_FETCH, range(1))[-1]:
+            if other.answered is not None and fetches > other.answered.get(ApiKey.FETCH, range(1))[-1]:
                 yield (
                     f"broker {broker.id}: inter.broker.protocol.version {protocol_name(protocol)} is newer than broker "
                     f"{other.id} ({other.software}), which refuses its Fetch {fetches}: lower it until that is upgraded"

@@ -12,9 +12,9 @@ from magicbyte.engine.errors import BrokerError, ErrorCode
 from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.engine.groups.records import OffsetCommitKey, decode_key
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.decode import DecodeOptions
 
-_JOIN_GROUP, _LIST_GROUPS = 11, 16  # API keys
 _LISTS_ALL: Final = range(1, 100)  # versions of JoinGroup, the first one of 0.10.1
 _KEYS: Final = DecodeOptions(values=False, headers=False)
 
@@ -36,9 +36,9 @@ class GroupNames:
     async def find(self) -> dict[str, str]:
         """Return the groups with their protocol types, "" if unknown. Raises BrokerError, NetworkError."""
         versions = (await self._client.any_connection()).versions
-        listed = [] if versions.latest(APIS[_LIST_GROUPS]) is None else await list_groups(self._client)
+        listed = [] if versions.latest(APIS[ApiKey.LIST_GROUPS]) is None else await list_groups(self._client)
         types = {each.name: each.protocol_type for each in listed}
-        if versions.latest(APIS[_JOIN_GROUP], _LISTS_ALL) is None:
+        if versions.latest(APIS[ApiKey.JOIN_GROUP], _LISTS_ALL) is None:
             try:
                 await self._read_names()
                 self.untold = None

@@ -18,6 +18,7 @@ from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import BrokerError, ErrorCode, MirrorError
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.layout import NO_TIMESTAMP
 from magicbyte.tools.mirror.offset_map import MirrorOffsetMap, OffsetRun, Translation, run_told
@@ -25,7 +26,6 @@ from magicbyte.tools.mirror.progress import MirrorPlace
 
 OFFSET_TOPIC: Final = "__magicbyte_mirror_offsets"
 MOST_REPLICAS: Final = 3
-_CREATE_TOPICS: Final = 19
 _OPTIONS: Final = ProduceOptions(codec=Codec.GZIP)  # a codec of brokers of every era
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -36,7 +36,7 @@ async def make_offset_topic(client: Client) -> bool:
     if OFFSET_TOPIC in await client.topics():
         return True
     connection = await client.any_connection()
-    if connection.versions.latest(APIS[_CREATE_TOPICS]) is None:
+    if connection.versions.latest(APIS[ApiKey.CREATE_TOPICS]) is None:
         return False
     replicas = min(MOST_REPLICAS, len(client.cluster.brokers))
     wanted = admin.NewTopic(OFFSET_TOPIC, 1, replicas, {"cleanup.policy": "compact"})

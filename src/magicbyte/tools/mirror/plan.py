@@ -23,6 +23,7 @@ from magicbyte.engine.errors import BrokerError, ErrorCode, MirrorError
 from magicbyte.engine.log.append.rules import stored_format
 from magicbyte.engine.log.files.names import CLUSTER_METADATA
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import MAGIC_AS_RELEASE
@@ -57,8 +58,6 @@ _SEGMENT_BYTES: Final = "segment.bytes"
 _LEAST_SEGMENT: Final = 1 << 20  # bytes
 _SPOKEN: Final = "inter.broker.protocol.version"
 _ONE_FORMAT: Final = 3  # from this version on magic 2 is stored, whatever the topic's setting
-_OFFSET_FETCH: Final = 9
-_PRODUCE, _CREATE_TOPICS, _INIT_PRODUCER_ID, _DESCRIBE_CONFIGS, _CREATE_PARTITIONS = 0, 19, 22, 32, 37
 _OLD_PRODUCE, _ZSTD = range(3), range(7, 13)
 _PEEK: Final = FetchOptions(max_bytes=1 << 16, max_wait_ms=0)
 
@@ -281,12 +280,12 @@ class _MirrorPlanner:
                 del configs[_FORMAT]
             elif _FORMAT in configs:
                 configs[_FORMAT] = MAGIC_AS_RELEASE.get(configs[_FORMAT], configs[_FORMAT])
-        if theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
+        if theirs.latest(APIS[ApiKey.PRODUCE], _OLD_PRODUCE) is None:
             configs = _from_4_0_on(configs)
         stored = await self._format(to, configs, exists=there is not None)
         if stored is Format.ENRICHED and self.choice.to_dialect is Dialect.KAFKA:
             stored = Format.V1  # brokers convert it; magic 2 could have headers, which would be lost
-        zstd = stored is Format.V2 and theirs.latest(APIS[_PRODUCE], _ZSTD) is not None
+        zstd = stored is Format.V2 and theirs.latest(APIS[ApiKey.PRODUCE], _ZSTD) is not None
         storage = Storage(stored, zstd, self.choice.append_time)
         self._check_transactions(to, storage)
         mode, why = await self._mode(topic, to, there, storage, origin, dialect)
@@ -299,7 +298,7 @@ class _MirrorPlanner:
             None if there is None else len(there.partitions),
             min(replicas, len(self.target.cluster.brokers)),
             storage,
-            once=stored is Format.V2 and theirs.latest(APIS[_INIT_PRODUCER_ID]) is not None,
+            once=stored is Format.V2 and theirs.latest(APIS[ApiKey.INIT_PRODUCER_ID]) is not None,
             committed=ours.reads_committed,
             mode=mode,
             why=why,
@@ -312,7 +311,7 @@ class _MirrorPlanner:
         """Raise MirrorError if transactions are requested and the target does not support them."""
         if self.choice.transactional_id is None:
             return
-        if self.theirs.latest(APIS[_OFFSET_FETCH], STABLE) is None:
+        if self.theirs.latest(APIS[ApiKey.OFFSET_FETCH], STABLE) is None:
             raise MirrorError(
                 "--transactional-id: brokers before 2.5 do not report pending offset commits: mirror without it"
             )
@@ -354,7 +353,7 @@ class _MirrorPlanner:
     async def _format(self, topic: str, configs: Mapping[str, str], *, exists: bool) -> Format:
         """Return the format that a topic of the target stores, or will store once it is created with `configs`."""
         newest = newest_format(self.theirs)
-        if not self.settings or self.theirs.latest(APIS[_PRODUCE], _OLD_PRODUCE) is None:
+        if not self.settings or self.theirs.latest(APIS[ApiKey.PRODUCE], _OLD_PRODUCE) is None:
             return newest
         if exists:
             setting = (await admin.describe_configs(self.target, admin.ConfigResource.TOPIC, topic)).get(_FORMAT)
@@ -418,7 +417,7 @@ async def _configs(source: Source, topic: str, versions: BrokerVersions) -> dict
     """Return a topic's own settings that concern its records; none before 0.11."""
     if not isinstance(source, Client):
         return dict(KEEP_ALL)
-    if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
+    if versions.latest(APIS[ApiKey.DESCRIBE_CONFIGS]) is None:
         return {}
     found = await admin.describe_configs(source, admin.ConfigResource.TOPIC, topic)
     return {
@@ -448,7 +447,7 @@ def _from_4_0_on(configs: Mapping[str, str]) -> dict[str, str]:
 
 async def _broker_settings(client: Client, versions: BrokerVersions) -> dict[str, admin.SettingInForce]:
     """Return the settings of a broker, none before 0.11."""
-    if versions.latest(APIS[_DESCRIBE_CONFIGS]) is None:
+    if versions.latest(APIS[ApiKey.DESCRIBE_CONFIGS]) is None:
         return {}
     return await admin.describe_configs(client, admin.ConfigResource.BROKER, str(next(iter(client.cluster.brokers))))
 
@@ -483,14 +482,14 @@ async def make_topic(client: Client, wanted: TopicMirrorPlan) -> None:
     """
     versions = await client.versions()
     if wanted.target_partitions is None:
-        if versions.latest(APIS[_CREATE_TOPICS]) is None:
+        if versions.latest(APIS[ApiKey.CREATE_TOPICS]) is None:
             raise MirrorError(
                 f"{wanted.to}: brokers before 0.10.1 cannot create topics on request: create it there first"
             )
         made = admin.NewTopic(wanted.to, wanted.partitions, wanted.replicas, wanted.configs)
         await admin.create_topic(client, made)
     elif wanted.grows_from is not None:
-        if versions.latest(APIS[_CREATE_PARTITIONS]) is None:
+        if versions.latest(APIS[ApiKey.CREATE_PARTITIONS]) is None:
             raise MirrorError(
                 f"{wanted.to}: brokers before 1.0 cannot add partitions on request: create it with {wanted.partitions}"
             )

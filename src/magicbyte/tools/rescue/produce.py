@@ -14,6 +14,7 @@ from magicbyte.access.client import admin
 from magicbyte.access.client.offsets import bounds
 from magicbyte.engine.errors import MirrorError
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.tools.mirror.log_source import LogSource
 from magicbyte.tools.mirror.mirror import Mirror
 from magicbyte.tools.mirror.plan import Choice, Mode
@@ -30,7 +31,6 @@ RESCUE_GROUP: Final = "magicbyte-rescue"
 Topics = Mapping[str, list[RescuedPartition]]
 Steps = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 """Begins a step, given its name and size in bytes. Yields a callback for the bytes done."""
-_DESCRIBE_CONFIGS: Final = 32
 _LOOK_SECONDS: Final = 0.2  # between two reports of progress
 
 
@@ -77,7 +77,7 @@ async def produce_all(
     async with target:
         sources = {name: LogSource(staged[name], _identity(partitions)) for name, partitions in topics.items()}
         known = await target.topics()
-        if (await target.versions()).latest(APIS[_DESCRIBE_CONFIGS]) is not None:
+        if (await target.versions()).latest(APIS[ApiKey.DESCRIBE_CONFIGS]) is not None:
             for name, partitions in topics.items():
                 if name in known:
                     await _check_kept(target, name, partitions)
