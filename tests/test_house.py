@@ -116,11 +116,10 @@ def test_no_modules_import_each_other_not_even_for_types() -> None:
 
 
 def test_one_module_of_the_broker_knows_the_whole_of_it() -> None:
-    """Handlers and services are given the parts that they use (docs/decisions/0015-what-handlers-take.md)."""
+    """Handlers are given its parts (docs/decisions/0021-routes.md)."""
     house, room = "magicbyte.server.", "magicbyte.server.broker."
     users = {each for each, used in imports().items() if each.startswith(house) and f"{room}broker" in used}
     assert users == set()
-    assert {each for each, used in imports().items() if f"{room}wiring" in used} == {f"{room}broker"}
 
 
 def bound(body: list[ast.stmt]) -> set[str]:

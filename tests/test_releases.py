@@ -12,7 +12,7 @@ from magicbyte.engine.releases import (
     releases_of,
     tells_isr_at_once,
 )
-from magicbyte.server.settings.versions import SERVED
+from magicbyte.server.settings.served import SERVED
 
 FETCH, LIST_OFFSETS, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, SHUTDOWN, EPOCHS = 1, 2, 4, 5, 6, 7, 23
 

@@ -1,18 +1,58 @@
-"""Writes the generated code of magicbyte.engine.protocol and the pages of docs/protocol from the files in schemas/.
+"""Writes the generated code of magicbyte.engine.protocol and the pages of docs/protocol from the files in schemas/, and
+the table of served APIs from the routes in magicbyte.server.apis.
 
 Run: python tools/generate.py [--check]. With --check nothing is written, and the exit status is 1 if anything is stale.
 """
 
 import json
+import pkgutil
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from magicbyte.schema import load_directory
 from magicbyte.schema.output import stale, write
 from magicbyte.schema.pages import Folder, index, pages
 from magicbyte.schema.python import api_keys, api_table, modules
+from magicbyte.server import apis
+from magicbyte.server.serving.routes import Route
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def routes() -> dict[str, tuple[Route, ...]]:
+    """Return the routes of a broker by the names of their modules."""
+    names = [each.name for each in pkgutil.iter_modules(apis.__path__)]
+    found = {name: getattr(import_module(f"{apis.__name__}.{name}"), "ROUTES", ()) for name in names}
+    return {name: declared for name, declared in found.items() if declared}
+
+
+def served() -> str:
+    """Return the module with the table of served APIs."""
+    rows = {route.key: (name, route) for name, declared in routes().items() for route in declared}
+    return "\n".join(
+        [
+            '"""The APIs that a broker serves. Generated from the routes in server/apis. Do not edit."""',
+            "",
+            "from collections.abc import Mapping",
+            "from typing import Final",
+            "",
+            "from magicbyte.server.settings.versions import Served",
+            "",
+            "SERVED: Final[Mapping[int, Served]] = {",
+            *(
+                f'    {key}: Served("{name}", {range_text(route.versions)}, {route.most_bytes}, {route.most_elements}),'
+                for key, (name, route) in sorted(rows.items())
+            ),
+            "}",
+            "",
+        ]
+    )
+
+
+def range_text(versions: range) -> str:
+    """Return the expression for the versions of an API, which begin with 0."""
+    return f"range({versions.stop})"
 
 
 def generated(root: Path = ROOT) -> dict[Path, dict[str, str]]:

@@ -23,14 +23,15 @@ from magicbyte.engine.protocol.framing import read_request
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest
 from magicbyte.engine.releases import protocol_version, registration_version
 from magicbyte.engine.replication.state import PartitionState
-from magicbyte.server.apis.controller_requests import HANDLERS
+from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.serving.request import ClientConnection, Request
 from magicbyte.server.serving.threads import SystemThreads
 from magicbyte.server.settings.config import BrokerConfig
-from magicbyte.server.settings.versions import SERVED, versions_response
+from magicbyte.server.settings.served import SERVED
+from magicbyte.server.settings.versions import versions_response
 from magicbyte.server.stores.cluster import found_cluster, register
 from magicbyte.server.stores.controller import ControllerService
 from magicbyte.server.stores.links import Links
@@ -218,7 +219,7 @@ class Candidate:
             return await self.told.take(message, version)
         self.asked.append(message)
         connection = ClientConnection("host", "peer", self._config.listeners[0])
-        answer = await HANDLERS[type(message)](self._services, Request(message, version, None, connection))
+        answer = await BROKER_ROUTES.load(key).handler(self._services, Request(message, version, None, connection))
         assert answer is not None
         return answer
 

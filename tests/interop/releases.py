@@ -30,7 +30,7 @@ from interop.kafka_oracle import version_key
 from interop.relay import Relay, relay
 from magicbyte.engine.protocol import APIS, read_response, write_request
 from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from magicbyte.server.settings.versions import SERVED
+from magicbyte.server.settings.served import SERVED
 from magicbyte.testing import Broker
 from ports import free_port
 

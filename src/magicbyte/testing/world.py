@@ -36,10 +36,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from magicbyte.access.client.client import Client
 from magicbyte.engine.errors import NetworkError
 from magicbyte.engine.printable import logger
+from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.serving.dispatch import load_handlers
 from magicbyte.server.settings.config import BrokerConfig
-from magicbyte.server.settings.versions import SERVED
 from magicbyte.testing.disk import SimulatedDisk
 from magicbyte.testing.loop import START_NS, Process, VirtualClock, VirtualLoop, current_process
 from magicbyte.testing.network import SimulatedNetwork
@@ -96,7 +95,7 @@ class World:
         self._watched = _Faults(self.loop.faults)
         logger("magicbyte").addHandler(self._watched)
         self.network.host(TREE)
-        load_handlers(SERVED)  # an import at the first request would take a thread's time in the first world only
+        BROKER_ROUTES.load_all()  # an import at the first request would take a thread's time in the first world only
         importlib.import_module("numpy")
         self.network.changed = self.connect_sessions
 

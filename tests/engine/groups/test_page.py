@@ -16,7 +16,7 @@ from magicbyte.engine.groups.rules import (
     GroupState,
 )
 from magicbyte.engine.protocol import APIS
-from magicbyte.server.settings.versions import SERVED
+from magicbyte.server.settings.served import SERVED
 
 PAGE = (Path(__file__).parents[3] / "docs/internals/groups.md").read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.protocol import APIS, Message
 from magicbyte.engine.protocol.messages.produce import ProduceRequest
 from magicbyte.server.settings.offer import OWN
-from magicbyte.server.settings.versions import SERVED
+from magicbyte.server.settings.served import SERVED
 
 TAGS = "unknown_tags"
 OF_ACLS = {"operation": 2, "permission_type": 3, "resource_type": 2, "resource_type_filter": 2}

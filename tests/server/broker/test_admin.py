@@ -48,8 +48,8 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.metadata import layout
 from magicbyte.server.partitions.background import Background
+from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
-from magicbyte.server.settings.versions import SERVED
 from server.broker.serving import CLOSED, Peer, Running
 
 RECORDED = json.loads((Path(__file__).parent / "admin-answers-3.9.1.json").read_text())

@@ -34,7 +34,7 @@ from magicbyte.engine.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
-from magicbyte.server.apis.controller_requests import HANDLERS
+from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.metadata import layout
 from magicbyte.server.serving.request import ClientConnection, Request
 from magicbyte.server.settings.config import BrokerConfig
@@ -124,7 +124,8 @@ async def ask(controller: ControllerService, message: Message, version: int) -> 
     config = BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "nowhere"})
     services: Any = SimpleNamespace(controller=lambda: controller)
     connection = ClientConnection("host", "peer", config.listeners[0])
-    answer = await HANDLERS[type(message)](services, Request(message, version, None, connection))
+    assert message.API_KEY is not None
+    answer = await BROKER_ROUTES.load(message.API_KEY).handler(services, Request(message, version, None, connection))
     assert answer is not None
     return answer
 

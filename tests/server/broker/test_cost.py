@@ -53,7 +53,7 @@ from magicbyte.server.broker.broker import Broker
 from magicbyte.server.coordinating import groups, pieces
 from magicbyte.server.serving import dispatch, turns
 from magicbyte.server.serving.dispatch import FEW_ELEMENTS
-from magicbyte.server.settings.versions import SERVED
+from magicbyte.server.settings.served import SERVED
 from server.broker.asked_much import TAGS, Case, cases
 from server.broker.serving import CLOSED, Peer, Running
 
@@ -312,7 +312,7 @@ def test_settings_that_topics_have_alike_are_one_object_in_an_answer(folder: Pat
                 broker.topics.create(f"t{at}", configs={"retention.ms": "5"} if at == 3 else None)
             connection = ClientConnection("", "", broker.config.listeners[0])
             found = await describe_configs(
-                broker.parts.services_of("admin_configs"),
+                broker.parts,
                 Request(DescribeConfigsRequest(resources=asked), 4, None, connection),
             )
             rows = {id(row) for each in found.results for row in each.configs}

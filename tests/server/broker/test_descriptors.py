@@ -210,7 +210,7 @@ def test_a_fetch_that_names_a_partition_900_times_takes_one_descriptor(folder: P
             )
             connection = ClientConnection("127.0.0.1", "127.0.0.1:1", broker.config.listeners[0])
             before = open_logs()
-            response = await fetch_handler(broker.parts.services_of("fetch"), Request(message, 11, "test", connection))
+            response = await fetch_handler(broker.parts, Request(message, 11, "test", connection))
             parts = [piece for topic in response.responses for each in topic.partitions for piece in each.records or ()]
             assert parts
             assert all(isinstance(each, FilePart) for each in parts)

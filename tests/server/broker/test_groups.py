@@ -51,7 +51,7 @@ from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.entry import entries
 from magicbyte.server.coordinating.groups import records_of
 from magicbyte.server.settings.offer import OWN
-from magicbyte.server.settings.versions import SERVED
+from magicbyte.server.settings.served import SERVED
 from magicbyte.testing import Broker
 from server.broker.serving import Running, TurnedClock
 

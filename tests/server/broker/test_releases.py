@@ -32,7 +32,7 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.server.settings import offer
 from magicbyte.server.settings.config import BrokerConfig
-from magicbyte.server.settings.versions import SERVED
+from magicbyte.server.settings.served import SERVED
 from server.broker.serving import CLOSED, Peer, Running
 
 REAL = json.loads((Path(__file__).parent / "releases.json").read_text())

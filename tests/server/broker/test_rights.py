@@ -23,6 +23,7 @@ from magicbyte.engine.errors import ErrorCode, InvalidConfigError, UnsupportedVe
 from magicbyte.engine.groups.partitioning import STATE_TOPIC
 from magicbyte.engine.ports import Node, Watch
 from magicbyte.engine.protocol import APIS, Message, write_request
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages import add_partitions_to_txn as extend
 from magicbyte.engine.protocol.messages import alter_client_quotas as requotas
 from magicbyte.engine.protocol.messages import alter_configs as alter
@@ -72,12 +73,12 @@ from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.engine.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from magicbyte.engine.protocol.outcomes import codes_of
 from magicbyte.engine.records.columns import Record
-from magicbyte.server.apis import rights
+from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.settings.offer import OWN
-from magicbyte.server.settings.versions import SERVED
+from magicbyte.server.settings.served import SERVED
 from server.broker import transacting
 from server.broker.serving import CLOSED, Peer, Running
 
@@ -121,10 +122,12 @@ def serving(
     asyncio.run(run())
 
 
-def test_each_api_that_is_served_is_in_the_table_once() -> None:
-    assert sorted([*rights.RULES, *rights.SPECIAL_OF_KEY, *rights.FREE]) == sorted(
-        [*SERVED, 0, 15]  # rows to which something is added: transactional ids, what may be done with groups
-    )
+def test_every_api_needs_a_right_but_those_before_and_of_a_login() -> None:
+    assert {key for key in SERVED if BROKER_ROUTES.load(key).rights is None} == {
+        ApiKey.API_VERSIONS,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+    }
 
 
 REFUSED: list[tuple[Message, set[ErrorCode]]] = [

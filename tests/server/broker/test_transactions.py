@@ -45,8 +45,8 @@ from magicbyte.engine.transactions.effects import SendMarkers
 from magicbyte.engine.transactions.records import TransactionKey, TransactionValue, decode_key, decode_value
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.partitions.appends import Appended, NewSet
+from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.topic_config import IDENTICAL
-from magicbyte.server.settings.versions import SERVED
 from server.broker.serving import KEEP_ALL, Peer, Running
 from server.broker.transacting import (
     NONE,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.access.security.acls import Filter
@@ -17,6 +16,7 @@ from magicbyte.engine.cluster.acls import (
 )
 from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import ErrorCode, InvalidRequestError, MagicbyteError
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.create_acls import (
     AclCreation,
     AclCreationResult,
@@ -36,7 +36,13 @@ from magicbyte.engine.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.serving.authorization import (
+    RequiredRights,
+    ResponseRows,
+    need_of_cluster,
+)
+from magicbyte.server.serving.request import Request
+from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 
 if TYPE_CHECKING:
     from magicbyte.server.stores.authorizer import Authorizer
@@ -196,8 +202,39 @@ def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
     )
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    DescribeAclsRequest: describe_acls,
-    CreateAclsRequest: create_acls,
-    DeleteAclsRequest: delete_acls,
-}
+ROUTES: Final = (
+    Route(
+        ApiKey.DESCRIBE_ACLS,
+        range(4),
+        describe_acls,
+        most_bytes=ONE_NAME,
+        most_elements=FEW,
+        rights=RequiredRights(DescribeAclsResponse, need_of_cluster(AclOperation.DESCRIBE)),
+    ),
+    Route(
+        ApiKey.CREATE_ACLS,
+        range(4),
+        create_acls,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            CreateAclsResponse,
+            need_of_cluster(AclOperation.ALTER),
+            rows=ResponseRows("creations", "", "results", AclCreationResult, ""),
+            top=None,
+        ),
+    ),
+    Route(
+        ApiKey.DELETE_ACLS,
+        range(4),
+        delete_acls,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            DeleteAclsResponse,
+            need_of_cluster(AclOperation.ALTER),
+            rows=ResponseRows("filters", "", "filter_results", DeleteAclsFilterResult, ""),
+            top=None,
+        ),
+    ),
+)

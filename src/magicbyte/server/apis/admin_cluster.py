@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, NotLeaderError
 from magicbyte.engine.log.files.names import LONGEST_FILE_NAME
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -35,48 +36,42 @@ from magicbyte.engine.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from magicbyte.server.apis.metadata import CLUSTER_OPERATIONS
-from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.apis.metadata import CLUSTER_OPERATIONS, tell_cluster_operations
+from magicbyte.server.serving.authorization import (
+    CLUSTER_REFUSED,
+    AuthorizedCaller,
+    PartitionRows,
+    RequiredRights,
+    ResponseRows,
+    need_of_cluster,
+    need_of_topic,
+)
+from magicbyte.server.serving.request import Request
+from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 
 if TYPE_CHECKING:
-    from magicbyte.engine.log.live.log_directory import LogDirectory
-    from magicbyte.server.partitions.replicas import Replicas
-    from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.metadata_cache import MetadataCache
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.serving.request import Handler
 
 _WHILE_MOVED: Final = f".{'0' * 32}-future"  # Kafka's suffix of a log that is being copied to another directory
 _BROKERS: Final = 1  # the only endpoint type, as there are no separate controllers
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterServices:
-    """The parts of the broker that these requests use."""
-
-    runtime: Runtime
-    logs: LogDirectory
-    replicas: Replicas
-    cluster_view: ClusterView
-    cache: MetadataCache | None
-    cluster_id: str
-
-
-async def describe_cluster(
-    services: ClusterServices, request: Request[DescribeClusterRequest]
-) -> DescribeClusterResponse:
+async def describe_cluster(broker: BrokerParts, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
     """Return the brokers of the cluster."""
     message = request.message
     if message.endpoint_type != _BROKERS:
         why = f"endpoint type {message.endpoint_type}: expected 1 (brokers)"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=why)
-    if services.cache is not None:
-        await services.cache.until_first_update()
+    if broker.cache is not None:
+        await broker.cache.until_first_update()
     response = DescribeClusterResponse(
-        cluster_id=services.cluster_id,
-        controller_id=services.cluster_view.controller_id,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.cluster_view.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=each.id, host=each.host, port=each.port, rack=each.rack)
-            for each in services.cluster_view.brokers(request.connection.listener)
+            for each in broker.cluster_view.brokers(request.connection.listener)
         ],
     )
     if message.include_cluster_authorized_operations:
@@ -84,11 +79,9 @@ async def describe_cluster(
     return response
 
 
-async def describe_log_dirs(
-    services: ClusterServices, request: Request[DescribeLogDirsRequest]
-) -> DescribeLogDirsResponse:
+async def describe_log_dirs(broker: BrokerParts, request: Request[DescribeLogDirsRequest]) -> DescribeLogDirsResponse:
     """Return the sizes of logs, and the space of the disk."""
-    logs, wanted, turns = services.logs, request.message.topics, request.turns
+    logs, wanted, turns = broker.logs, request.message.topics, request.turns
     keys: Iterable[TopicPartition] = logs.logs
     if wanted is not None:
         once = dict[TopicPartition, None]()
@@ -110,13 +103,13 @@ async def describe_log_dirs(
     if logs.health.error is not None:
         result.error_code, result.topics = ErrorCode.KAFKA_STORAGE_ERROR, []
     else:
-        space = await services.runtime.reading.run(shutil.disk_usage, logs.path)
+        space = await broker.runtime.reading.run(shutil.disk_usage, logs.path)
         result.total_bytes, result.usable_bytes = space.total, space.free
     return DescribeLogDirsResponse(results=[result])
 
 
 async def alter_replica_log_dirs(
-    services: ClusterServices, request: Request[AlterReplicaLogDirsRequest]
+    broker: BrokerParts, request: Request[AlterReplicaLogDirsRequest]
 ) -> AlterReplicaLogDirsResponse:
     """Confirm replicas that are in the given directory: there is only one, so nothing is moved."""
     wanted, turns = dict[TopicPartition, str](), request.turns
@@ -126,7 +119,7 @@ async def alter_replica_log_dirs(
                 wanted[TopicPartition(topic.name, index)] = directory.path
     by_topic: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     async for key in turns.over(wanted):
-        code = await _place_fault(services, key, wanted[key])
+        code = await _place_fault(broker, key, wanted[key])
         found = AlterReplicaLogDirPartitionResult(partition_index=key.partition, error_code=code)
         by_topic.setdefault(key.topic, []).append(found)
     return AlterReplicaLogDirsResponse(
@@ -134,16 +127,16 @@ async def alter_replica_log_dirs(
     )
 
 
-async def _place_fault(services: ClusterServices, key: TopicPartition, path: str) -> ErrorCode:
+async def _place_fault(broker: BrokerParts, key: TopicPartition, path: str) -> ErrorCode:
     """Return why a replica cannot be in a directory, as Kafka's ReplicaManager does."""
     if len(f"{key}{_WHILE_MOVED}") > LONGEST_FILE_NAME:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
-    if path != services.logs.path:
+    if path != broker.logs.path:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    if services.logs.health.error is not None:
+    if broker.logs.health.error is not None:
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
-        await services.replicas.opened(*key)
+        await broker.replicas.opened(*key)
     except NotLeaderError:
         return ErrorCode.REPLICA_NOT_AVAILABLE
     except MagicbyteError as error:
@@ -152,22 +145,22 @@ async def _place_fault(services: ClusterServices, key: TopicPartition, path: str
 
 
 async def describe_producers(
-    services: ClusterServices, request: Request[DescribeProducersRequest]
+    broker: BrokerParts, request: Request[DescribeProducersRequest]
 ) -> DescribeProducersResponse:
     """Return the known producers of partitions."""
     topics, turns = [], request.turns
     async for topic in turns.over(request.message.topics):
         partitions = []
         async for index in turns.over(dict.fromkeys(topic.partition_indexes)):
-            partitions.append(await _producers(services, topic.name, index))
+            partitions.append(await _producers(broker, topic.name, index))
             await turns.take(len(partitions[-1].active_producers))
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-async def _producers(services: ClusterServices, topic: str, index: int) -> PartitionResponse:
+async def _producers(broker: BrokerParts, topic: str, index: int) -> PartitionResponse:
     try:
-        partition = await services.replicas.opened(topic, index)
+        partition = await broker.replicas.opened(topic, index)
         partition.led()
         async with partition.lock:  # excludes writers
             entries = partition.log.producers.snapshot().producers
@@ -187,9 +180,80 @@ async def _producers(services: ClusterServices, topic: str, index: int) -> Parti
     return PartitionResponse(partition_index=index, active_producers=states)
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    DescribeClusterRequest: describe_cluster,
-    DescribeLogDirsRequest: describe_log_dirs,
-    AlterReplicaLogDirsRequest: alter_replica_log_dirs,
-    DescribeProducersRequest: describe_producers,
-}
+async def _authorized_describe_cluster(
+    _broker: BrokerParts, request: Request[DescribeClusterRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Return the brokers to every client, and the authorized operations to those who may describe the cluster."""
+    response: Any = await handler(request)
+    tell_cluster_operations(request.message, response, caller)
+    answered: Message = response
+    return answered
+
+
+async def _authorized_alter_log_dirs(
+    _broker: BrokerParts, request: Request[AlterReplicaLogDirsRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Allow those who may alter the cluster to move replicas between directories."""
+    if caller.has(AclOperation.ALTER, ResourceType.CLUSTER):
+        return await handler(request)
+    topics = dict[str, dict[int, None]]()
+    for directory in request.message.dirs:
+        for topic in directory.topics:
+            topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partitions))
+    results = [
+        AlterReplicaLogDirTopicResult(
+            topic_name=name,
+            partitions=[
+                AlterReplicaLogDirPartitionResult(partition_index=each, error_code=CLUSTER_REFUSED) for each in indexes
+            ],
+        )
+        for name, indexes in topics.items()
+    ]
+    return AlterReplicaLogDirsResponse(results=results)
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.ALTER_REPLICA_LOG_DIRS,
+        range(3),
+        alter_replica_log_dirs,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=_authorized_alter_log_dirs,
+    ),
+    Route(
+        ApiKey.DESCRIBE_LOG_DIRS,
+        range(5),
+        describe_log_dirs,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(DescribeLogDirsResponse, need_of_cluster(AclOperation.DESCRIBE)),
+    ),
+    Route(
+        ApiKey.DESCRIBE_CLUSTER,
+        range(3),
+        describe_cluster,
+        most_bytes=ONE_NAME,
+        most_elements=FEW,
+        rights=_authorized_describe_cluster,
+    ),
+    Route(
+        ApiKey.DESCRIBE_PRODUCERS,
+        range(1),
+        describe_producers,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            DescribeProducersResponse,
+            rows=ResponseRows(
+                "topics",
+                "name",
+                "topics",
+                TopicResponse,
+                parts=PartitionRows("partition_indexes", "", "partitions", PartitionResponse, "partition_index"),
+            ),
+            each=need_of_topic(AclOperation.READ),
+            top=None,
+        ),
+    ),
+)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.engine.errors import InvalidConfigError, InvalidRequestError, MagicbyteError
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.errors import ErrorCode, InvalidConfigError, InvalidRequestError, MagicbyteError
 from magicbyte.engine.log.files.names import check_topic_name
 from magicbyte.engine.ports import CreateNode, SetNode
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -32,17 +34,25 @@ from magicbyte.engine.protocol.messages.incremental_alter_configs import (
 )
 from magicbyte.server.metadata import layout
 from magicbyte.server.serving import loggers
-from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.serving.authorization import (
+    CLUSTER_REFUSED,
+    TOPIC_REFUSED,
+    AuthorizedCaller,
+    Rights,
+)
+from magicbyte.server.serving.request import Request
+from magicbyte.server.serving.routes import MANY, MIB, Route
 from magicbyte.server.stores import configs
 from magicbyte.server.stores.cluster import tell_of_config_change
 from magicbyte.server.stores.configs import ConfigChange, ConfigSource, Described, Synonym
 
 if TYPE_CHECKING:
-    from magicbyte.engine.ports import MetadataStore
-    from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.topics import Topics
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.serving.request import Handler
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+_TOPIC_CONFIGS, _BROKER_CONFIGS, _LOGGER_CONFIGS = 2, 4, 8
 _ALL_BROKERS: Final = ""
 _STEPS: Final = 30  # for all settings of one resource
 
@@ -53,19 +63,7 @@ Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]
 # ---- describing
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigServices:
-    """The parts of the broker that these requests use. `config_changed` puts the broker's settings in force."""
-
-    runtime: Runtime
-    topics: Topics
-    metadata: MetadataStore
-    config_changed: Callable[[], None]
-
-
-async def describe_configs(
-    services: ConfigServices, request: Request[DescribeConfigsRequest]
-) -> DescribeConfigsResponse:
+async def describe_configs(broker: BrokerParts, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     """Return settings in force and their sources, once for each resource, even if it is named repeatedly."""
     results = []
     rows: dict[tuple[str, str | None, ConfigSource, tuple[Synonym, ...]], DescribeConfigsResourceResult] = {}
@@ -74,7 +72,7 @@ async def describe_configs(
             resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
         )
         try:
-            found = _described(services, each)
+            found = _described(broker, each)
         except MagicbyteError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
@@ -102,23 +100,23 @@ def _once(
     return rows.values()
 
 
-def _described(services: ConfigServices, resource: DescribeConfigsResource) -> list[Described]:
+def _described(broker: BrokerParts, resource: DescribeConfigsResource) -> list[Described]:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         check_topic_name(name)
-        return configs.describe_topic(services.topics.known(name), services.runtime.config)
+        return configs.describe_topic(broker.topics.known(name), broker.runtime.config)
     if resource.resource_type == BROKER and name == _ALL_BROKERS:
-        return configs.describe_all_brokers(services.runtime.config)
-    _check_broker(services, resource.resource_type, name)
+        return configs.describe_all_brokers(broker.runtime.config)
+    _check_broker(broker, resource.resource_type, name)
     is_broker = resource.resource_type == BROKER
-    return configs.describe_broker(services.runtime.config) if is_broker else configs.describe_loggers()
+    return configs.describe_broker(broker.runtime.config) if is_broker else configs.describe_loggers()
 
 
-def _check_broker(services: ConfigServices, kind: int, name: str) -> None:
+def _check_broker(broker: BrokerParts, kind: int, name: str) -> None:
     if kind not in (BROKER, BROKER_LOGGER):
         raise InvalidRequestError(f"resource type {kind}: expected 2 (topic), 4 (broker) or 8 (broker logger)")
-    if name != str(services.runtime.node_id):
-        raise InvalidRequestError(f"expected this broker, {services.runtime.node_id}, found {name!r}")
+    if name != str(broker.runtime.node_id):
+        raise InvalidRequestError(f"expected this broker, {broker.runtime.node_id}, found {name!r}")
 
 
 def _config_row(described: Described, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResourceResult:
@@ -139,7 +137,7 @@ def _config_row(described: Described, request: Request[DescribeConfigsRequest]) 
 # ---- changing
 
 
-async def alter_configs(services: ConfigServices, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
+async def alter_configs(broker: BrokerParts, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Replace all own settings of topics and brokers."""
     responses = []
     async for resource in request.turns.over(request.message.resources, _STEPS):
@@ -149,7 +147,7 @@ async def alter_configs(services: ConfigServices, request: Request[AlterConfigsR
         )
         try:
             await _alter(
-                services, resource.resource_type, resource.resource_name, _whole(wanted), request.message.validate_only
+                broker, resource.resource_type, resource.resource_name, _whole(wanted), request.message.validate_only
             )
         except MagicbyteError as error:
             response.error_code, response.error_message = error.code, str(error)
@@ -168,7 +166,7 @@ def _whole(wanted: Mapping[str, str | None]) -> Rewrite:
 
 
 async def incremental_alter_configs(
-    services: ConfigServices, request: Request[IncrementalAlterConfigsRequest]
+    broker: BrokerParts, request: Request[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
     """Change some settings of topics and brokers."""
     responses = []
@@ -180,10 +178,10 @@ async def incremental_alter_configs(
         validate_only = request.message.validate_only
         try:
             if resource.resource_type == BROKER_LOGGER:
-                _check_broker(services, BROKER_LOGGER, resource.resource_name)
+                _check_broker(broker, BROKER_LOGGER, resource.resource_name)
                 loggers.change(changes, validate_only=validate_only)
             else:
-                await _alter(services, resource.resource_type, resource.resource_name, _partly(changes), validate_only)
+                await _alter(broker, resource.resource_type, resource.resource_name, _partly(changes), validate_only)
         except MagicbyteError as error:
             response.error_code, response.error_message = error.code, str(error)
         responses.append(response)
@@ -197,22 +195,22 @@ def _partly(changes: list[ConfigChange]) -> Rewrite:
     return rewrite
 
 
-async def _alter(services: ConfigServices, kind: int, name: str, rewrite: Rewrite, validate_only: bool) -> None:
-    async with services.runtime.directory:
+async def _alter(broker: BrokerParts, kind: int, name: str, rewrite: Rewrite, validate_only: bool) -> None:
+    async with broker.runtime.directory:
         if kind == TOPIC:
-            topic = services.topics.known(name)
+            topic = broker.topics.known(name)
             own = rewrite(topic.configs, topic.config.settings)
-            await services.runtime.writing.run(services.topics.alter, name, dict(own), validate_only=validate_only)
+            await broker.runtime.writing.run(broker.topics.alter, name, dict(own), validate_only=validate_only)
             return
         if not (kind == BROKER and name == _ALL_BROKERS):
-            _check_broker(services, kind, name)
+            _check_broker(broker, kind, name)
         if kind == BROKER_LOGGER:
             raise InvalidRequestError("AlterConfigs cannot change the levels of loggers: use IncrementalAlterConfigs")
-        await _alter_broker(services, name, rewrite, validate_only=validate_only)
+        await _alter_broker(broker, name, rewrite, validate_only=validate_only)
 
 
-async def _alter_broker(services: ConfigServices, name: str, rewrite: Rewrite, *, validate_only: bool) -> None:
-    config, for_all = services.runtime.config, name == _ALL_BROKERS
+async def _alter_broker(broker: BrokerParts, name: str, rewrite: Rewrite, *, validate_only: bool) -> None:
+    config, for_all = broker.runtime.config, name == _ALL_BROKERS
     before = config.of_all if for_all else config.of_this
     after = rewrite(before, config.texts)
     configs.check_broker_changes(before, after)
@@ -221,26 +219,75 @@ async def _alter_broker(services: ConfigServices, name: str, rewrite: Rewrite, *
     try:
         trial.change(of_all, of_this)
         configs.check_thread_counts(config, trial)
-        services.topics.check_config(trial)
+        broker.topics.check_config(trial)
     except InvalidConfigError as error:  # with Kafka's message for a broker's settings
         raise InvalidRequestError(str(error)) from error
     if validate_only:
         return
     entity = layout.DEFAULT_ENTITY if for_all else name
-    path, metadata = layout.config_path("brokers", entity), services.metadata
-    data, now_ms = layout.dump_config(after), services.runtime.clock.now_ms()
+    path, metadata = layout.config_path("brokers", entity), broker.metadata
+    data, now_ms = layout.dump_config(after), broker.runtime.clock.now_ms()
 
     def change() -> None:
         node = SetNode(path, data) if metadata.exists(path) is not None else CreateNode(path, data)
         metadata.transaction([node, *tell_of_config_change(metadata, "brokers", entity, now_ms, config.tree_protocol)])
 
-    await services.runtime.writing.run(change)
+    await broker.runtime.writing.run(change)
     config.change(of_all, of_this)
-    services.config_changed()
+    broker.config_changed()
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    DescribeConfigsRequest: describe_configs,
-    AlterConfigsRequest: alter_configs,
-    IncrementalAlterConfigsRequest: incremental_alter_configs,
-}
+def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Rights:
+    """Return the check for a request about settings: a topic's, or the cluster's."""
+
+    async def answer(
+        _broker: BrokerParts, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+    ) -> Message | None:
+        message = request.message
+        allowed, refused = [], []
+        for resource in message.resources:
+            code = ErrorCode.NONE
+            if resource.resource_type == _TOPIC_CONFIGS:
+                code = TOPIC_REFUSED if not caller.has(operation, ResourceType.TOPIC, resource.resource_name) else code
+            elif resource.resource_type in (_BROKER_CONFIGS, _LOGGER_CONFIGS):
+                code = CLUSTER_REFUSED if not caller.has(operation, ResourceType.CLUSTER) else code
+            if code:
+                refused.append(
+                    row(error_code=code, resource_type=resource.resource_type, resource_name=resource.resource_name)
+                )
+            else:
+                allowed.append(resource)
+        response: Any = await handler(replace(request, message=replace(message, resources=allowed)))
+        setattr(response, listed, [*getattr(response, listed), *refused])
+        answered: Message = response
+        return answered
+
+    return answer
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.DESCRIBE_CONFIGS,
+        range(5),
+        describe_configs,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_of_configs(AclOperation.DESCRIBE_CONFIGS, "results", DescribeConfigsResult),
+    ),
+    Route(
+        ApiKey.ALTER_CONFIGS,
+        range(3),
+        alter_configs,
+        most_bytes=16 * MIB,
+        most_elements=MANY,
+        rights=_of_configs(AclOperation.ALTER_CONFIGS, "responses", AlterConfigsResourceResponse),
+    ),
+    Route(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        range(2),
+        incremental_alter_configs,
+        most_bytes=16 * MIB,
+        most_elements=MANY,
+        rights=_of_configs(AclOperation.ALTER_CONFIGS, "responses", IncrementalResourceResponse),
+    ),
+)

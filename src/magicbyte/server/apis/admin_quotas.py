@@ -11,18 +11,35 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES, QuotaType
 from magicbyte.access.security.scram import HASHES
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, RequestRefusedError
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages import alter_client_quotas as altering
 from magicbyte.engine.protocol.messages import describe_client_quotas as describing
-from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.engine.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+)
+from magicbyte.engine.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from magicbyte.server.serving.authorization import (
+    CLUSTER_REFUSED,
+    AuthorizedCaller,
+    RequiredRights,
+    need_of_cluster,
+)
+from magicbyte.server.serving.request import Request
+from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 from magicbyte.server.settings.settings import INT_MAX, LONG_MAX
 from magicbyte.server.stores import quota_nodes
 from magicbyte.server.stores.quota_reading import reread
 
 if TYPE_CHECKING:
-    from magicbyte.engine.ports import MetadataStore
-    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.serving.request import Handler
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -50,23 +67,15 @@ class QuotaFilter:
         return self.is_any or name == self.name
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaServices:
-    """The parts of the broker that these requests use."""
-
-    runtime: Runtime
-    metadata: MetadataStore
-
-
 async def describe(
-    services: QuotaServices, request: Request[describing.DescribeClientQuotasRequest]
+    broker: BrokerParts, request: Request[describing.DescribeClientQuotasRequest]
 ) -> describing.DescribeClientQuotasResponse:
     """Return the quotas of all entities that match a filter."""
     try:
         filters = _filters(request.message.components)
     except RequestRefusedError as error:
         return describing.DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
-    stored = await services.runtime.reading.run(quota_nodes.read_all, services.metadata)
+    stored = await broker.runtime.reading.run(quota_nodes.read_all, broker.metadata)
     is_strict = request.message.strict
     entries = list[describing.EntryData]()
     if IP not in filters:
@@ -120,7 +129,7 @@ def _filters(components: Sequence[describing.ComponentData]) -> dict[str, QuotaF
 
 
 async def alter(
-    services: QuotaServices, request: Request[altering.AlterClientQuotasRequest]
+    broker: BrokerParts, request: Request[altering.AlterClientQuotasRequest]
 ) -> altering.AlterClientQuotasResponse:
     """Change quotas, each entity by itself; of a repeated entity the last change counts."""
     message, turns, results = request.message, request.turns, []
@@ -141,15 +150,15 @@ async def alter(
             kind, name = _place(entity)
             changes = {op.key: None if op.remove else _value(op, is_address=IP in entity) for op in change.ops}
             if not message.validate_only:
-                await _change(services, kind, name, changes)
+                await _change(broker, kind, name, changes)
         except MagicbyteError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
     return altering.AlterClientQuotasResponse(entries=results)
 
 
-async def _change(services: QuotaServices, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-    runtime, metadata = services.runtime, services.metadata
+async def _change(broker: BrokerParts, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
+    runtime, metadata = broker.runtime, broker.metadata
     now_ms, protocol = runtime.clock.now_ms(), runtime.config.tree_protocol
 
     def change() -> None:
@@ -205,7 +214,42 @@ def _refusal(why: str) -> RequestRefusedError:
     return RequestRefusedError(ErrorCode.INVALID_REQUEST, why)
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    describing.DescribeClientQuotasRequest: describe,
-    altering.AlterClientQuotasRequest: alter,
-}
+async def _authorized_alter_quotas(
+    _broker: BrokerParts, request: Request[AlterClientQuotasRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Allow those who may alter the cluster's settings to change quotas."""
+    if caller.has(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER):
+        return await handler(request)
+    refused = [
+        AlterClientQuotasResponseEntryData(
+            error_code=CLUSTER_REFUSED,
+            entity=[
+                AlterClientQuotasResponseEntityData(entity_type=part.entity_type, entity_name=part.entity_name)
+                for part in each.entity
+            ],
+        )
+        for each in request.message.entries
+    ]
+    return AlterClientQuotasResponse(entries=refused)
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        range(2),
+        describe,
+        most_bytes=ONE_NAME,
+        most_elements=FEW,
+        rights=RequiredRights(
+            DescribeClientQuotasResponse, need_of_cluster(AclOperation.DESCRIBE_CONFIGS), values={"entries": None}
+        ),
+    ),
+    Route(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        range(2),
+        alter,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_authorized_alter_quotas,
+    ),
+)

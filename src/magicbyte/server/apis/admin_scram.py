@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from magicbyte.access.security.scram import LEAST_ITERATIONS
 from magicbyte.access.security.server import Credential
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, MetadataError, SecurityError
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -25,35 +26,36 @@ from magicbyte.engine.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from magicbyte.server.metadata import layout
-from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.serving.authorization import (
+    CLUSTER_REFUSED,
+    AuthorizedCaller,
+    RequiredRights,
+    need_of_cluster,
+)
+from magicbyte.server.serving.request import Request
+from magicbyte.server.serving.routes import MANY, MIB, Route
 from magicbyte.server.stores.cluster import tell_of_config_change
 from magicbyte.server.stores.scram_users import USERS, change_of, sanitised
 from magicbyte.server.stores.topic_nodes import children, settings_of
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore
-    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.serving.request import Handler
 
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _STEPS: Final = 10  # for a user
 _MOST_ITERATIONS: Final = 16_384
 
 
-@dataclass(frozen=True, slots=True)
-class ScramServices:
-    """The parts of the broker that these requests use."""
-
-    runtime: Runtime
-    metadata: MetadataStore
-
-
 async def describe(
-    services: ScramServices, request: Request[DescribeUserScramCredentialsRequest]
+    broker: BrokerParts, request: Request[DescribeUserScramCredentialsRequest]
 ) -> DescribeUserScramCredentialsResponse:
     """Return the mechanisms for which users have credentials, never more of them."""
     asked = Counter(each.name for each in request.message.users or ())
-    reading = services.runtime.reading
-    stored = await reading.run(children, services.metadata, f"{layout.CONFIG}/{USERS}")
+    reading = broker.runtime.reading
+    stored = await reading.run(children, broker.metadata, f"{layout.CONFIG}/{USERS}")
     names = asked or [unquote(each) for each in sorted(stored) if each != layout.DEFAULT_ENTITY]
     results = []
     async for name in request.turns.over(names, _STEPS):
@@ -63,7 +65,7 @@ async def describe(
             result.error_message = "Cannot describe SCRAM credentials for the same user twice in a single request"
         else:
             try:
-                result.credential_infos = await reading.run(_infos, services.metadata, name)
+                result.credential_infos = await reading.run(_infos, broker.metadata, name)
             except (SecurityError, MetadataError) as error:
                 result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
             if not result.credential_infos and not result.error_code:
@@ -85,7 +87,7 @@ def _infos(metadata: MetadataStore, user: str) -> list[CredentialInfo]:
 
 
 async def alter(
-    services: ScramServices, request: Request[AlterUserScramCredentialsRequest]
+    broker: BrokerParts, request: Request[AlterUserScramCredentialsRequest]
 ) -> AlterUserScramCredentialsResponse:
     """Set and delete credentials: all changes of a user, or none."""
     message, wanted = request.message, dict[str, dict[str, str | None]]()
@@ -119,7 +121,7 @@ async def alter(
         if gone.name in faults:
             continue
         try:
-            own = await services.runtime.reading.run(settings_of, services.metadata, USERS, sanitised(gone.name))
+            own = await broker.runtime.reading.run(settings_of, broker.metadata, USERS, sanitised(gone.name))
         except MetadataError as error:
             faults[gone.name] = error.code, str(error)
             continue
@@ -129,14 +131,14 @@ async def alter(
     for name, changes in wanted.items():
         if name not in faults:
             try:
-                await _change(services, name, changes)
+                await _change(broker, name, changes)
             except MagicbyteError as error:
                 faults[name] = error.code, str(error)
     return AlterUserScramCredentialsResponse(results=[_result(name, faults.get(name)) for name in wanted])
 
 
-async def _change(services: ScramServices, name: str, changes: Mapping[str, str | None]) -> None:
-    runtime, store = services.runtime, services.metadata
+async def _change(broker: BrokerParts, name: str, changes: Mapping[str, str | None]) -> None:
+    runtime, store = broker.runtime, broker.metadata
     now_ms = runtime.clock.now_ms()
 
     def change() -> None:
@@ -152,7 +154,33 @@ def _result(name: str, fault: tuple[ErrorCode, str] | None) -> AlterUserScramCre
     return AlterUserScramCredentialsResult(user=name, error_code=code, error_message=why)
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    DescribeUserScramCredentialsRequest: describe,
-    AlterUserScramCredentialsRequest: alter,
-}
+async def _authorized_alter_scram(
+    _broker: BrokerParts, request: Request[AlterUserScramCredentialsRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Allow those who may alter the cluster to change credentials."""
+    if caller.has(AclOperation.ALTER, ResourceType.CLUSTER):
+        return await handler(request)
+    message = request.message
+    names = dict.fromkeys([*(each.name for each in message.deletions), *(each.name for each in message.upsertions)])
+    results = [AlterUserScramCredentialsResult(user=each, error_code=CLUSTER_REFUSED) for each in names]
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        range(1),
+        describe,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(DescribeUserScramCredentialsResponse, need_of_cluster(AclOperation.DESCRIBE)),
+    ),
+    Route(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        range(1),
+        alter,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_authorized_alter_scram,
+    ),
+)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import (
     ErrorCode,
     LogDirectoryError,
@@ -22,6 +23,7 @@ from magicbyte.engine.errors import (
     UnknownTopicError,
 )
 from magicbyte.engine.log.files.names import MOST_PARTITIONS
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.fields import NULL_UUID
 from magicbyte.engine.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -48,21 +50,29 @@ from magicbyte.engine.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.apis.metadata import name_of_topic
+from magicbyte.server.serving.authorization import (
+    TOPIC_REFUSED,
+    AuthorizedCaller,
+    PartitionRows,
+    RequiredRights,
+    ResponseRows,
+    need_of_topic,
+)
+from magicbyte.server.serving.request import Request
+from magicbyte.server.serving.routes import MANY, MIB, Route
 from magicbyte.server.stores import configs
 
 if TYPE_CHECKING:
-    from magicbyte.server.coordinating.coordinators import Coordinators
-    from magicbyte.server.coordinating.topic_changes import TopicChanges
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.partitions.partition import ServedPartition
-    from magicbyte.server.partitions.replicas import Replicas
     from magicbyte.server.serving.quotas import MutationQuota
-    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.serving.request import Handler
     from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.metadata_cache import MetadataCache
     from magicbyte.server.stores.topic_table import ServedTopic
-    from magicbyte.server.stores.topics import Topics
 
+_FIRST_WITH_CONFIGS: Final = 5  # of CreateTopics
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
 _FIRST_WITH_DISABLED: Final = 3  # of DeleteTopics
 _BROKERS_OWN: Final = -1
@@ -73,47 +83,34 @@ _MADE_AT_ONCE: Final = 100  # logs of a topic created at once
 _SETTINGS_STEPS: Final = 30  # to list all settings of a topic
 
 
-@dataclass(frozen=True, slots=True)
-class TopicServices:
-    """The parts of the broker that these requests use. `cache`: None without a cluster."""
-
-    runtime: Runtime
-    topics: Topics
-    replicas: Replicas
-    cluster_view: ClusterView
-    cache: MetadataCache | None
-    coordinators: Coordinators
-    topic_changes: TopicChanges
-
-
 def check_controller(view: ClusterView) -> None:
     """Raise NotControllerError if another broker is the controller."""
     if not view.is_controller:
         raise NotControllerError(f"the controller is broker {view.controller_id}")
 
 
-async def _until(services: TopicServices, is_known: Callable[[], bool], timeout_ms: int) -> bool:
+async def _until(broker: BrokerParts, is_known: Callable[[], bool], timeout_ms: int) -> bool:
     """Wait, in a cluster, until the controller's update has arrived; return whether it did in time."""
-    return services.cache is None or await services.cache.until(is_known, max(timeout_ms, 0) / 1000)
+    return broker.cache is None or await broker.cache.until(is_known, max(timeout_ms, 0) / 1000)
 
 
-def _has_leaders(services: TopicServices, name: str, partitions: int) -> bool:
+def _has_leaders(broker: BrokerParts, name: str, partitions: int) -> bool:
     """Return whether all partitions of a topic have a leader, as far as this broker knows."""
-    topic, cache = services.topics.get(name), services.cache
+    topic, cache = broker.topics.get(name), broker.cache
     return (
         topic is not None and topic.partitions >= partitions and (cache is None or cache.has_leaders(name, partitions))
     )
 
 
-async def create_topics(services: TopicServices, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
+async def create_topics(broker: BrokerParts, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
     """Create topics and their logs, each topic by itself."""
     message = request.message
     names = Counter(wanted.name for wanted in message.topics)
     results = []
     made: list[tuple[ServedTopic, CreatableTopicResult]] = []
     left = MOST_PARTITIONS
-    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_CREATE)
-    async with services.runtime.directory:
+    quota = broker.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_CREATE)
+    async with broker.runtime.directory:
         async for wanted in request.turns.over(message.topics):
             if names[wanted.name] > 1:
                 why = "expected a topic once in a request"
@@ -121,32 +118,32 @@ async def create_topics(services: TopicServices, request: Request[CreateTopicsRe
                 continue
             left -= len(wanted.assignments) or max(wanted.num_partitions, 1)
             try:
-                check_controller(services.cluster_view)
+                check_controller(broker.cluster_view)
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
-                create, writing = partial(_create, services, wanted), services.runtime.writing
+                create, writing = partial(_create, broker, wanted), broker.runtime.writing
                 if quota.is_limiting and not message.validate_only:  # only valid requests count towards the quota
                     quota.take((await writing.run(create, validate_only=True)).partitions)
                 topic = await writing.run(create, validate_only=message.validate_only)
             except MagicbyteError as error:
                 results.append(_not_created(wanted.name, error.code, str(error)))
                 continue
-            results.append(_created(services, topic, _factor(services, wanted), validate_only=message.validate_only))
+            results.append(_created(broker, topic, _factor(broker, wanted), validate_only=message.validate_only))
             await request.turns.take(_SETTINGS_STEPS)
             if not message.validate_only:
                 made.append((topic, results[-1]))
     await _until(
-        services,
-        lambda: all(_has_leaders(services, wanted.name, wanted.partitions) for wanted, _ in made),
+        broker,
+        lambda: all(_has_leaders(broker, wanted.name, wanted.partitions) for wanted, _ in made),
         message.timeout_ms,
     )
     for topic, result in made:
-        await _finish(services, topic, topic.partitions, result, f"topic {topic.name} was created")
+        await _finish(broker, topic, topic.partitions, result, f"topic {topic.name} was created")
     return CreateTopicsResponse(topics=results)
 
 
 async def _finish(
-    services: TopicServices,
+    broker: BrokerParts,
     topic: ServedTopic,
     partitions: int,
     result: CreatableTopicResult | CreatePartitionsTopicResult,
@@ -156,16 +153,16 @@ async def _finish(
 
     `done` is the change that was made nevertheless, for the message.
     """
-    if not _has_leaders(services, topic.name, partitions):
+    if not _has_leaders(broker, topic.name, partitions):
         result.error_code = ErrorCode.REQUEST_TIMED_OUT
         result.error_message = f"{done}, but not all partitions have a leader yet"
-    elif (fault := await _make_logs(services, topic.name, range(topic.partitions))) is not None:
+    elif (fault := await _make_logs(broker, topic.name, range(topic.partitions))) is not None:
         result.error_code = fault.code
         result.error_message = f"{done}, but logs could not be created: {fault}"
 
 
-def _create(services: TopicServices, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
-    return services.topics.create(
+def _create(broker: BrokerParts, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
+    return broker.topics.create(
         wanted.name,
         None if wanted.num_partitions == _BROKERS_OWN else wanted.num_partitions,
         None if wanted.replication_factor == _BROKERS_OWN else wanted.replication_factor,
@@ -175,19 +172,19 @@ def _create(services: TopicServices, wanted: CreatableTopic, *, validate_only: b
     )
 
 
-def _factor(services: TopicServices, wanted: CreatableTopic) -> int:
+def _factor(broker: BrokerParts, wanted: CreatableTopic) -> int:
     """Return the replication factor of a new topic."""
     if wanted.assignments:
         return len(wanted.assignments[0].broker_ids)
     is_own = wanted.replication_factor == _BROKERS_OWN
-    return services.runtime.config.default_replication_factor if is_own else wanted.replication_factor
+    return broker.runtime.config.default_replication_factor if is_own else wanted.replication_factor
 
 
 def _not_created(name: str, code: ErrorCode, why: str) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=why, configs=None)
 
 
-def _created(services: TopicServices, topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
+def _created(broker: BrokerParts, topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
     settings = [
         CreatableTopicConfigs(
             name=setting.name,
@@ -196,7 +193,7 @@ def _created(services: TopicServices, topic: ServedTopic, factor: int, *, valida
             config_source=setting.source,
             is_sensitive=setting.is_sensitive,
         )
-        for setting in configs.describe_topic(topic, services.runtime.config)
+        for setting in configs.describe_topic(topic, broker.runtime.config)
     ]
     return CreatableTopicResult(
         name=topic.name,
@@ -208,16 +205,16 @@ def _created(services: TopicServices, topic: ServedTopic, factor: int, *, valida
     )
 
 
-async def _make_logs(services: TopicServices, topic: str, partitions: range) -> LogDirectoryError | None:
+async def _make_logs(broker: BrokerParts, topic: str, partitions: range) -> LogDirectoryError | None:
     """Create the logs of partitions now, instead of at their first use; return why that is impossible.
 
     Not for hundreds of partitions, which would take longer than the client waits.
     """
-    if services.cache is not None:  # the assigned brokers create logs
+    if broker.cache is not None:  # the assigned brokers create logs
         return None
     try:
         for partition in partitions[:_MADE_AT_ONCE]:
-            await services.replicas.opened(topic, partition)
+            await broker.replicas.opened(topic, partition)
     except UnknownTopicError:  # deleted meanwhile
         return None
     except LogDirectoryError as error:  # an offline directory, or a lack of descriptors
@@ -225,26 +222,24 @@ async def _make_logs(services: TopicServices, topic: str, partitions: range) -> 
     return None
 
 
-async def create_partitions(
-    services: TopicServices, request: Request[CreatePartitionsRequest]
-) -> CreatePartitionsResponse:
+async def create_partitions(broker: BrokerParts, request: Request[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     """Add partitions to topics, each topic by itself."""
     message = request.message
     names = Counter(wanted.name for wanted in message.topics)
     results = []
-    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_GROWTH)
-    async with services.runtime.directory:
+    quota = broker.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_GROWTH)
+    async with broker.runtime.directory:
         async for wanted in request.turns.over(message.topics):
             code, why = ErrorCode.NONE, None
             try:
                 if names[wanted.name] > 1:
                     code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
                 else:
-                    check_controller(services.cluster_view)
-                    grow, writing = partial(_grow, services, wanted), services.runtime.writing
+                    check_controller(broker.cluster_view)
+                    grow, writing = partial(_grow, broker, wanted), broker.runtime.writing
                     if quota.is_limiting and not message.validate_only:
                         await writing.run(grow, validate_only=True)
-                        quota.take(wanted.count - services.topics.known(wanted.name).partitions)
+                        quota.take(wanted.count - broker.topics.known(wanted.name).partitions)
                     await writing.run(grow, validate_only=message.validate_only)
             except MagicbyteError as error:
                 code, why = error.code, str(error)
@@ -252,54 +247,52 @@ async def create_partitions(
     if not message.validate_only:
         counts = {wanted.name: wanted.count for wanted in message.topics}
         grown = {wanted.name: counts[wanted.name] for wanted in results if not wanted.error_code}
-        await _until(
-            services, lambda: all(_has_leaders(services, *wanted) for wanted in grown.items()), message.timeout_ms
-        )
+        await _until(broker, lambda: all(_has_leaders(broker, *wanted) for wanted in grown.items()), message.timeout_ms)
         for result in results:
-            topic = services.topics.get(result.name)
+            topic = broker.topics.get(result.name)
             if topic is None or result.error_code:
                 continue
             done = f"partitions were added to {topic.name}"
-            await _finish(services, topic, counts[topic.name], result, done)
+            await _finish(broker, topic, counts[topic.name], result, done)
     return CreatePartitionsResponse(results=results)
 
 
-def _grow(services: TopicServices, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+def _grow(broker: BrokerParts, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
     given = wanted.assignments
     assignments = None if given is None else [each.broker_ids for each in given]
-    services.topics.add_partitions(wanted.name, wanted.count, assignments=assignments, validate_only=validate_only)
+    broker.topics.add_partitions(wanted.name, wanted.count, assignments=assignments, validate_only=validate_only)
 
 
-async def delete_topics(services: TopicServices, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
+async def delete_topics(broker: BrokerParts, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     """Delete topics, each by itself. Waiting fetches of their records are answered."""
     by_ids = request.version >= _FIRST_WITH_IDS
     wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
     results = []
     deleted: dict[str | None, DeletableTopicResult] = {}
-    quota = services.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_DELETION)
-    async with services.runtime.directory:
+    quota = broker.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_DELETION)
+    async with broker.runtime.directory:
         async for each in request.turns.over(wanted):
             if each.name is not None and each.name in deleted and each.topic_id == NULL_UUID:
                 results.append(deleted[each.name])
                 continue
-            result = await _delete(services, each, request.version, quota)
+            result = await _delete(broker, each, request.version, quota)
             results.append(result)
             if not result.error_code:
                 deleted[result.name] = result
     names = [name for name in deleted if name is not None]
-    await _until(services, lambda: not any(map(services.topics.get, names)), request.message.timeout_ms)
+    await _until(broker, lambda: not any(map(broker.topics.get, names)), request.message.timeout_ms)
     for name in names:
-        if services.cache is not None and services.topics.get(name) is not None:
+        if broker.cache is not None and broker.topics.get(name) is not None:
             deleted[name].error_code = ErrorCode.REQUEST_TIMED_OUT
             deleted[name].error_message = f"topic {name} is marked for deletion, which is not over yet"
     return DeleteTopicsResponse(responses=results)
 
 
 async def _delete(
-    services: TopicServices, wanted: DeleteTopicState, version: int, quota: MutationQuota
+    broker: BrokerParts, wanted: DeleteTopicState, version: int, quota: MutationQuota
 ) -> DeletableTopicResult:
     result = DeletableTopicResult(name=wanted.name, topic_id=wanted.topic_id)
-    if not services.runtime.config.delete_topic_enable:
+    if not broker.runtime.config.delete_topic_enable:
         known = version >= _FIRST_WITH_DISABLED
         result.error_code = ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
         result.error_message = "delete.topic.enable is false"
@@ -308,23 +301,21 @@ async def _delete(
         result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "expected either a name or an id"
         return result
     try:
-        topic = (
-            services.topics.known(wanted.name) if wanted.name is not None else services.topics.known_id(wanted.topic_id)
-        )
+        topic = broker.topics.known(wanted.name) if wanted.name is not None else broker.topics.known_id(wanted.topic_id)
         result.name, result.topic_id = topic.name, topic.id
-        check_controller(services.cluster_view)
+        check_controller(broker.cluster_view)
         quota.take(topic.partitions)
-        if services.cache is not None:
-            await services.runtime.writing.run(services.topics.begin_delete, topic.name)
+        if broker.cache is not None:
+            await broker.runtime.writing.run(broker.topics.begin_delete, topic.name)
             return result
-        await services.topic_changes.delete(topic)
-        services.coordinators.topic_deleted(topic.name)
+        await broker.topic_changes.delete(topic)
+        broker.coordinators.topic_deleted(topic.name)
     except MagicbyteError as error:
         result.error_code, result.error_message = error.code, str(error)
     return result
 
 
-async def delete_records(services: TopicServices, request: Request[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+async def delete_records(broker: BrokerParts, request: Request[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     """Raise the log start offsets of partitions."""
     results = []
     async for topic in request.turns.over(request.message.topics):
@@ -334,8 +325,8 @@ async def delete_records(services: TopicServices, request: Request[DeleteRecords
         async for index, offset in request.turns.over(offsets.items()):
             outcome = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
             try:
-                partition = await _delete_records(services, topic.name, index, offset)
-                outcome.low_watermark = await _deleted_everywhere(services, partition, request.message.timeout_ms)
+                partition = await _delete_records(broker, topic.name, index, offset)
+                outcome.low_watermark = await _deleted_everywhere(broker, partition, request.message.timeout_ms)
                 if outcome.low_watermark < min(partition.log.log_start_offset, max(offset, 0)):
                     outcome.error_code = ErrorCode.REQUEST_TIMED_OUT
             except MagicbyteError as error:
@@ -345,32 +336,157 @@ async def delete_records(services: TopicServices, request: Request[DeleteRecords
     return DeleteRecordsResponse(topics=results)
 
 
-async def _deleted_everywhere(services: TopicServices, partition: ServedPartition, timeout_ms: int) -> int:
+async def _deleted_everywhere(broker: BrokerParts, partition: ServedPartition, timeout_ms: int) -> int:
     """Wait until all live replicas have deleted the records; return the smallest of their log start offsets."""
-    wanted, replicas = partition.log.log_start_offset, services.replicas
+    wanted, replicas = partition.log.log_start_offset, broker.replicas
     with suppress(TimeoutError):
         async with asyncio.timeout(max(timeout_ms, 0) / 1000):
             await partition.until(lambda: replicas.low_watermark(partition) >= wanted)
     return replicas.low_watermark(partition)
 
 
-async def _delete_records(services: TopicServices, topic: str, partition: int, offset: int) -> ServedPartition:
-    opened = await services.replicas.opened(topic, partition)
+async def _delete_records(broker: BrokerParts, topic: str, partition: int, offset: int) -> ServedPartition:
+    opened = await broker.replicas.opened(topic, partition)
     opened.led()
     async with opened.lock:  # before `logs_lock`, as appends do
-        await services.runtime.logs_lock.acquire_shared()
+        await broker.runtime.logs_lock.acquire_shared()
         try:
-            services.replicas.check_is_there(opened)
-            services.topics.check_erasable(topic)
-            await services.runtime.writing.run(opened.log.delete_records, offset)
+            broker.replicas.check_is_there(opened)
+            broker.topics.check_erasable(topic)
+            await broker.runtime.writing.run(opened.log.delete_records, offset)
             return opened
         finally:
-            services.runtime.logs_lock.release_shared()
+            broker.runtime.logs_lock.release_shared()
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    CreateTopicsRequest: create_topics,
-    CreatePartitionsRequest: create_partitions,
-    DeleteTopicsRequest: delete_topics,
-    DeleteRecordsRequest: delete_records,
-}
+async def _authorized_create_topics(
+    broker: BrokerParts, request: Request[CreateTopicsRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Create topics for those who may create all, or these; return their settings to those who may describe them."""
+    if not broker.cluster_view.is_controller:
+        return await handler(request)
+    message = request.message
+    allowed: list[CreatableTopic] = message.topics
+    refused: list[CreatableTopic] = []
+    if not caller.has(AclOperation.CREATE, ResourceType.CLUSTER):
+        twice = {name for name, count in Counter(each.name for each in message.topics).items() if count > 1}
+        allowed = []
+        for each in message.topics:
+            is_passed = each.name in twice or caller.has(AclOperation.CREATE, ResourceType.TOPIC, each.name)
+            (allowed if is_passed else refused).append(each)
+    response: Any = await handler(replace(request, message=replace(message, topics=allowed)))
+    response.topics = [
+        *response.topics,
+        *(CreatableTopicResult(name=each.name, error_code=TOPIC_REFUSED, configs=[]) for each in refused),
+    ]
+    if request.version >= _FIRST_WITH_CONFIGS:
+        hiding = (ErrorCode.NONE, TOPIC_REFUSED, ErrorCode.INVALID_REQUEST)
+        for told in response.topics:
+            if told.error_code in hiding and not caller.has(
+                AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, told.name
+            ):
+                told.topic_config_error_code, told.configs = TOPIC_REFUSED, []
+                told.num_partitions = told.replication_factor = -1
+    answered: Message = response
+    return answered
+
+
+async def _authorized_delete_topics(
+    broker: BrokerParts, request: Request[DeleteTopicsRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Delete topics; the name of an id that may not be described is not returned."""
+    if not broker.cluster_view.is_controller:
+        return await handler(request)
+    message = request.message
+    if request.version < _FIRST_WITH_IDS:
+        names, unnamed = caller.split(need_of_topic(AclOperation.DELETE), message.topic_names, str)
+        some = replace(message, topic_names=names)
+        refused = [DeletableTopicResult(name=each, error_code=TOPIC_REFUSED) for each in unnamed]
+    else:
+        allowed, refused = [], []
+        for wanted in message.topics:
+            name = name_of_topic(broker.topics, wanted)
+            if name is None or caller.has(AclOperation.DELETE, ResourceType.TOPIC, name):
+                allowed.append(wanted)
+                continue
+            result = DeletableTopicResult(name=name, error_code=TOPIC_REFUSED)
+            if wanted.topic_id != NULL_UUID:
+                result.topic_id = wanted.topic_id
+                result.name = name if caller.has(AclOperation.DESCRIBE, ResourceType.TOPIC, name) else None
+            refused.append(result)
+        some = replace(message, topics=allowed)
+    response: Any = await handler(replace(request, message=some))
+    response.responses = [*response.responses, *refused]
+    answered: Message = response
+    return answered
+
+
+_GROWN: Final = RequiredRights(
+    CreatePartitionsResponse,
+    rows=ResponseRows("topics", "name", "results", CreatePartitionsTopicResult),
+    each=need_of_topic(AclOperation.ALTER),
+    top=None,
+)
+
+
+async def _authorized_create_partitions(
+    broker: BrokerParts, request: Request[CreatePartitionsRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Add partitions to topics that may be altered; NOT_CONTROLLER takes precedence over missing rights."""
+    if not broker.cluster_view.is_controller:
+        return await handler(request)
+    return await _GROWN(broker, request, handler, caller)
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.CREATE_TOPICS,
+        range(8),
+        create_topics,
+        most_bytes=16 * MIB,
+        most_elements=MANY,
+        rights=_authorized_create_topics,
+    ),
+    Route(
+        ApiKey.DELETE_TOPICS,
+        range(7),
+        delete_topics,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_authorized_delete_topics,
+    ),
+    Route(
+        ApiKey.DELETE_RECORDS,
+        range(3),
+        delete_records,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            DeleteRecordsResponse,
+            rows=ResponseRows(
+                "topics",
+                "name",
+                "topics",
+                DeleteRecordsTopicResult,
+                parts=PartitionRows(
+                    "partitions",
+                    "partition_index",
+                    "partitions",
+                    DeleteRecordsPartitionResult,
+                    "partition_index",
+                    {"low_watermark": -1},
+                ),
+            ),
+            each=need_of_topic(AclOperation.DELETE),
+            top=None,
+        ),
+    ),
+    Route(
+        ApiKey.CREATE_PARTITIONS,
+        range(4),
+        create_partitions,
+        most_bytes=16 * MIB,
+        most_elements=MANY,
+        rights=_authorized_create_partitions,
+    ),
+)

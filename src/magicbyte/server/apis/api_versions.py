@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.serving.request import Request
+from magicbyte.server.serving.routes import FEW, KIB, Route
 from magicbyte.server.settings.versions import versions_response
 from magicbyte.server.stores.features import TRANSACTION_VERSION
 
@@ -46,4 +47,12 @@ async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> Ap
     return response
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {ApiVersionsRequest: api_versions}
+ROUTES: Final = (
+    Route(
+        ApiKey.API_VERSIONS,
+        range(5),
+        api_versions,
+        most_bytes=64 * KIB,
+        most_elements=FEW,
+    ),
+)

@@ -8,12 +8,12 @@ controller, and refuses all. Source: Kafka's KafkaApis.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from magicbyte.engine.errors import ErrorCode, MetadataError, NetworkError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -29,15 +29,17 @@ from magicbyte.engine.protocol.messages.stop_replica import (
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.engine.replication.state import PartitionState
 from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
+from magicbyte.server.serving.authorization import (
+    ACT,
+    RequiredRights,
+)
+from magicbyte.server.serving.routes import ALL_PARTITIONS, MIB, Route
 
 if TYPE_CHECKING:
-    from magicbyte.server.coordinating.coordinators import Coordinators
-    from magicbyte.server.partitions.replicas import Replicas
-    from magicbyte.server.serving.request import Request, UnboundHandler
-    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.serving.request import Request
     from magicbyte.server.stores.membership import Membership
     from magicbyte.server.stores.metadata_cache import MetadataCache
-    from magicbyte.server.stores.topics import Topics
 
 _ControlRequest: TypeAlias = (
     "Request[LeaderAndIsrRequest] | Request[StopReplicaRequest] | Request[UpdateMetadataRequest]"
@@ -48,28 +50,16 @@ _FIRST_BY_TOPIC_ID: Final = 5  # version of LeaderAndIsr whose response has topi
 _FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica with an operation for each partition
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaServices:
-    """The parts of the broker that these requests use. `membership`, `cache`: None without a cluster."""
-
-    runtime: Runtime
-    topics: Topics
-    replicas: Replicas
-    coordinators: Coordinators
-    cache: MetadataCache | None
-    membership: Membership | None
-
-
 class _ClusterState(NamedTuple):
     replicas: ClusterReplicas
     cache: MetadataCache
     membership: Membership
 
 
-def _cluster_of(services: ReplicaServices) -> _ClusterState | None:
-    if services.membership is None or services.cache is None or not isinstance(services.replicas, ClusterReplicas):
+def _cluster_of(broker: BrokerParts) -> _ClusterState | None:
+    if broker.membership is None or broker.cache is None or not isinstance(broker.replicas, ClusterReplicas):
         return None
-    return _ClusterState(services.replicas, services.cache, services.membership)
+    return _ClusterState(broker.replicas, broker.cache, broker.membership)
 
 
 def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
@@ -94,9 +84,9 @@ def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def leader_and_isr(services: ReplicaServices, request: Request[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
+async def leader_and_isr(broker: BrokerParts, request: Request[LeaderAndIsrRequest]) -> LeaderAndIsrResponse:
     """Lead and follow partitions as the controller says."""
-    message, cluster = request.message, _cluster_of(services)
+    message, cluster = request.message, _cluster_of(broker)
     if cluster is None:
         return LeaderAndIsrResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with cluster.replicas.turn:
@@ -108,7 +98,7 @@ async def leader_and_isr(services: ReplicaServices, request: Request[LeaderAndIs
         counts = dict[str, int]()
         for key in (each.key for each in orders):
             counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
-        await _know(services, counts)
+        await _know(broker, counts)
         addresses = {each.broker_id: (each.host_name, each.port) for each in message.live_leaders}
         codes = await cluster.replicas.take_orders(orders, addresses)
     if request.version < _FIRST_BY_TOPIC_ID:
@@ -141,25 +131,23 @@ def _order(topic: str, told: LeaderAndIsrPartitionState) -> Order:
     return Order(TopicPartition(topic, told.partition_index), state, told.partition_epoch, tuple(told.replicas))
 
 
-async def _know(services: ReplicaServices, counts: Mapping[str, int]) -> None:
+async def _know(broker: BrokerParts, counts: Mapping[str, int]) -> None:
     """Add topics to the topic table, or read them again if they have grown to more partitions than it knows."""
     new = {
-        name
-        for name, count in counts.items()
-        if (topic := services.topics.get(name)) is None or topic.partitions < count
+        name for name, count in counts.items() if (topic := broker.topics.get(name)) is None or topic.partitions < count
     }
     if not new:
         return
     try:
-        async with services.runtime.directory:
-            await services.runtime.writing.run(services.topics.refresh, new)
+        async with broker.runtime.directory:
+            await broker.runtime.writing.run(broker.topics.refresh, new)
     except (MetadataError, NetworkError) as error:
         log.warning("topics %s cannot be read from the metadata tree: %s", ", ".join(sorted(new)[:20]), error)
 
 
-async def stop_replica(services: ReplicaServices, request: Request[StopReplicaRequest]) -> StopReplicaResponse:
+async def stop_replica(broker: BrokerParts, request: Request[StopReplicaRequest]) -> StopReplicaResponse:
     """Stop following and leading partitions; delete those that the controller requests."""
-    message, cluster = request.message, _cluster_of(services)
+    message, cluster = request.message, _cluster_of(broker)
     if cluster is None:
         return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     errors = []
@@ -190,9 +178,9 @@ def _stopped(message: StopReplicaRequest, version: int) -> Iterable[tuple[TopicP
             yield TopicPartition(topic.name, index), None, message.delete_partitions
 
 
-async def update_metadata(services: ReplicaServices, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
+async def update_metadata(broker: BrokerParts, request: Request[UpdateMetadataRequest]) -> UpdateMetadataResponse:
     """Apply the controller's metadata of the cluster."""
-    message, cluster = request.message, _cluster_of(services)
+    message, cluster = request.message, _cluster_of(broker)
     if cluster is None:
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
     async with cluster.replicas.turn:
@@ -201,19 +189,43 @@ async def update_metadata(services: ReplicaServices, request: Request[UpdateMeta
             return UpdateMetadataResponse(error_code=fault)
         update = cluster.cache.update(message)
         counts = {name: cluster.cache.count(name) for name in update.topics}
-        await _know(services, counts)
+        await _know(broker, counts)
         for name in update.deleted:
-            if services.topics.get(name) is not None:
-                services.topics.forget(name)
-                services.runtime.metrics.forget(name)
-                if services.coordinators.of(name) is None:
-                    services.coordinators.groups.topic_deleted(name)
+            if broker.topics.get(name) is not None:
+                broker.topics.forget(name)
+                broker.runtime.metrics.forget(name)
+                if broker.coordinators.of(name) is None:
+                    broker.coordinators.groups.topic_deleted(name)
         cluster.cache.notify_waiters()
     return UpdateMetadataResponse()
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    LeaderAndIsrRequest: leader_and_isr,
-    StopReplicaRequest: stop_replica,
-    UpdateMetadataRequest: update_metadata,
-}
+ROUTES: Final = (
+    Route(
+        ApiKey.LEADER_AND_ISR,
+        range(8),
+        leader_and_isr,
+        most_bytes=64 * MIB,
+        most_elements=ALL_PARTITIONS,
+        rights=RequiredRights(LeaderAndIsrResponse, ACT),
+        of_brokers=True,
+    ),
+    Route(
+        ApiKey.STOP_REPLICA,
+        range(5),
+        stop_replica,
+        most_bytes=64 * MIB,
+        most_elements=ALL_PARTITIONS,
+        rights=RequiredRights(StopReplicaResponse, ACT),
+        of_brokers=True,
+    ),
+    Route(
+        ApiKey.UPDATE_METADATA,
+        range(9),
+        update_metadata,
+        most_bytes=64 * MIB,
+        most_elements=ALL_PARTITIONS,
+        rights=RequiredRights(UpdateMetadataResponse, ACT),
+        of_brokers=True,
+    ),
+)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.engine.cluster.acls import AclOperation
 from magicbyte.engine.errors import (
     ErrorCode,
     NotControllerError,
@@ -14,6 +14,7 @@ from magicbyte.engine.errors import (
     UnknownBrokerError,
 )
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -50,14 +51,20 @@ from magicbyte.engine.protocol.messages.list_partition_reassignments import (
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.server.metadata import layout
-from magicbyte.server.serving.request import Request, UnboundHandler
+from magicbyte.server.serving.authorization import (
+    ACT,
+    PartitionRows,
+    RequiredRights,
+    ResponseRows,
+    need_of_cluster,
+)
+from magicbyte.server.serving.request import Request
+from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
 
 if TYPE_CHECKING:
-    from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.cluster import ProducerIds
+    from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.stores.controller import ControllerService
-    from magicbyte.server.stores.topics import Topics
 
 _FIRST_ELECTION_WITH_ERROR: Final = 1  # of the whole request
 _WHY: Final = {
@@ -69,21 +76,11 @@ _WHY: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerServices:
-    """The parts of the broker that these requests use. `controller` returns None without a cluster."""
-
-    runtime: Runtime
-    topics: Topics
-    producer_ids: ProducerIds
-    controller: Callable[[], ControllerService | None]
-
-
 class _Alone:
     """A broker that is a cluster by itself: it leads all partitions that can be led."""
 
-    def __init__(self, services: ControllerServices) -> None:
-        self._node_id, self._topics = services.runtime.node_id, services.topics
+    def __init__(self, broker: BrokerParts) -> None:
+        self._node_id, self._topics = broker.runtime.node_id, broker.topics
 
     def _has(self, key: TopicPartition) -> bool:
         topic = self._topics.get(key.topic)
@@ -139,24 +136,24 @@ class _Alone:
         raise UnknownBrokerError(f"broker {broker_id} follows no partition")
 
 
-def _controller(services: ControllerServices) -> ControllerService | _Alone:
-    return services.controller() or _Alone(services)
+def _controller(broker: BrokerParts) -> ControllerService | _Alone:
+    return broker.controller() or _Alone(broker)
 
 
 async def controlled_shutdown(
-    services: ControllerServices, request: Request[ControlledShutdownRequest]
+    broker: BrokerParts, request: Request[ControlledShutdownRequest]
 ) -> ControlledShutdownResponse:
     """Move leadership away from a broker that is about to stop."""
     message = request.message
     try:
-        remaining = await _controller(services).shut_down(message.broker_id, message.broker_epoch)
+        remaining = await _controller(broker).shut_down(message.broker_id, message.broker_epoch)
     except (NotControllerError, UnknownBrokerError, StaleBrokerEpochError) as error:
         return ControlledShutdownResponse(error_code=error.code)
     left = [RemainingPartition(topic_name=each.topic, partition_index=each.partition) for each in remaining]
     return ControlledShutdownResponse(remaining_partitions=left)
 
 
-async def elect_leaders(services: ControllerServices, request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
+async def elect_leaders(broker: BrokerParts, request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
     """Elect leaders of partitions."""
     message, response, partitions = request.message, ElectLeadersResponse(), list[TopicPartition]()
     async for topic in request.turns.over(message.topic_partitions or ()):
@@ -168,7 +165,7 @@ async def elect_leaders(services: ControllerServices, request: Request[ElectLead
         else:
             asked = None if message.topic_partitions is None else partitions
             code = ErrorCode.NONE
-            results = await _controller(services).elect(ElectionType(message.election_type), asked)
+            results = await _controller(broker).elect(ElectionType(message.election_type), asked)
     except NotControllerError as error:
         code, results = error.code, dict.fromkeys(partitions, error.code)
     if request.version >= _FIRST_ELECTION_WITH_ERROR:
@@ -184,7 +181,7 @@ async def elect_leaders(services: ControllerServices, request: Request[ElectLead
 
 
 async def alter_partition_reassignments(
-    services: ControllerServices, request: Request[AlterPartitionReassignmentsRequest]
+    broker: BrokerParts, request: Request[AlterPartitionReassignmentsRequest]
 ) -> AlterPartitionReassignmentsResponse:
     """Begin or cancel reassignments of partitions."""
     message, wanted = request.message, dict[TopicPartition, Sequence[int] | None]()
@@ -196,7 +193,7 @@ async def alter_partition_reassignments(
         async for each in request.turns.over(topic.partitions):
             wanted[TopicPartition(topic.name, each.partition_index)] = each.replicas
     try:
-        faults = await _controller(services).reassign(wanted, keeps_factor=keeps_factor)
+        faults = await _controller(broker).reassign(wanted, keeps_factor=keeps_factor)
     except NotControllerError as error:
         response.error_code, response.error_message = error.code, str(error)
         return response
@@ -211,12 +208,12 @@ async def alter_partition_reassignments(
 
 
 async def list_partition_reassignments(
-    services: ControllerServices, request: Request[ListPartitionReassignmentsRequest]
+    broker: BrokerParts, request: Request[ListPartitionReassignmentsRequest]
 ) -> ListPartitionReassignmentsResponse:
     """Return the reassignments in progress."""
     message = request.message
     try:
-        moves = await _controller(services).reassignments()
+        moves = await _controller(broker).reassignments()
     except NotControllerError as error:
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
     if message.topics is not None:
@@ -239,9 +236,7 @@ async def list_partition_reassignments(
     return ListPartitionReassignmentsResponse(error_message=None, topics=topics)
 
 
-async def alter_partition(
-    services: ControllerServices, request: Request[AlterPartitionRequest]
-) -> AlterPartitionResponse:
+async def alter_partition(broker: BrokerParts, request: Request[AlterPartitionRequest]) -> AlterPartitionResponse:
     """Change ISRs, as requested by the leaders of partitions."""
     message, wishes = request.message, dict[TopicPartition, IsrWish]()
     async for topic in request.turns.over(message.topics):
@@ -249,7 +244,7 @@ async def alter_partition(
             key = TopicPartition(topic.topic_name, each.partition_index)
             wishes[key] = IsrWish(each.leader_epoch, each.new_isr, each.partition_epoch)
     try:
-        answers = await _controller(services).alter_partitions(message.broker_id, message.broker_epoch, wishes)
+        answers = await _controller(broker).alter_partitions(message.broker_id, message.broker_epoch, wishes)
     except UnknownBrokerError:
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     except (NotControllerError, StaleBrokerEpochError) as error:
@@ -263,17 +258,17 @@ async def alter_partition(
 
 
 async def allocate_producer_ids(
-    services: ControllerServices, request: Request[AllocateProducerIdsRequest]
+    broker: BrokerParts, request: Request[AllocateProducerIdsRequest]
 ) -> AllocateProducerIdsResponse:
     """Allocate a block of producer ids: Kafka's brokers request it from protocol 3.0 on (KIP-730)."""
     message = request.message
     try:
-        await _controller(services).check_broker(message.broker_id, message.broker_epoch)
+        await _controller(broker).check_broker(message.broker_id, message.broker_epoch)
     except UnknownBrokerError:
         return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     except (NotControllerError, StaleBrokerEpochError) as error:
         return AllocateProducerIdsResponse(error_code=error.code)
-    first = await services.runtime.writing.run(services.producer_ids.block_for, message.broker_id)
+    first = await broker.runtime.writing.run(broker.producer_ids.block_for, message.broker_id)
     return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=layout.PRODUCER_ID_BLOCK)
 
 
@@ -293,11 +288,80 @@ def _altered(key: TopicPartition, answer: IsrAnswer) -> AlterPartitionResponsePa
     )
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    ControlledShutdownRequest: controlled_shutdown,
-    ElectLeadersRequest: elect_leaders,
-    AlterPartitionReassignmentsRequest: alter_partition_reassignments,
-    ListPartitionReassignmentsRequest: list_partition_reassignments,
-    AlterPartitionRequest: alter_partition,
-    AllocateProducerIdsRequest: allocate_producer_ids,
-}
+ROUTES: Final = (
+    Route(
+        ApiKey.CONTROLLED_SHUTDOWN,
+        range(4),
+        controlled_shutdown,
+        most_bytes=ONE_NAME,
+        most_elements=FEW,
+        rights=RequiredRights(ControlledShutdownResponse, ACT),
+        of_brokers=True,
+    ),
+    Route(
+        ApiKey.ELECT_LEADERS,
+        range(3),
+        elect_leaders,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            ElectLeadersResponse,
+            need_of_cluster(AclOperation.ALTER),
+            rows=ResponseRows(
+                "topic_partitions",
+                "topic",
+                "replica_election_results",
+                ReplicaElectionResult,
+                "topic",
+                PartitionRows("partitions", "", "partition_result", PartitionResult, "partition_id"),
+            ),
+            top=1,
+        ),
+    ),
+    Route(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        range(2),
+        alter_partition_reassignments,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            AlterPartitionReassignmentsResponse,
+            need_of_cluster(AclOperation.ALTER),
+            rows=ResponseRows(
+                "topics",
+                "name",
+                "responses",
+                ReassignableTopicResponse,
+                parts=PartitionRows(
+                    "partitions", "partition_index", "partitions", ReassignablePartitionResponse, "partition_index"
+                ),
+            ),
+        ),
+    ),
+    Route(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        range(1),
+        list_partition_reassignments,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(ListPartitionReassignmentsResponse, need_of_cluster(AclOperation.DESCRIBE)),
+    ),
+    Route(
+        ApiKey.ALTER_PARTITION,
+        range(2),  # later ones identify topics by id
+        alter_partition,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(AlterPartitionResponse, ACT),
+        of_brokers=True,
+    ),
+    Route(
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        range(1),
+        allocate_producer_ids,
+        most_bytes=ONE_NAME,
+        most_elements=FEW,
+        rights=RequiredRights(AllocateProducerIdsResponse, ACT),
+        of_brokers=True,
+    ),
+)

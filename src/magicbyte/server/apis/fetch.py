@@ -6,11 +6,12 @@ Sources: KIP-31, KIP-32 (formats by version), KIP-74 (limits), KIP-98 (isolation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import (
     CorruptRecordError,
     ErrorCode,
@@ -20,6 +21,7 @@ from magicbyte.engine.errors import (
     UnsupportedVersionError,
 )
 from magicbyte.engine.log.live.lookups import aborted_in_slice, size_in_segment
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -27,31 +29,38 @@ from magicbyte.engine.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import LOG_OVERHEAD, SIZE, Dialect
 from magicbyte.server.partitions.conversion import SliceConversion, converted, newest_magic
 from magicbyte.server.partitions.partition import tell_corrected_index
+from magicbyte.server.serving.authorization import (
+    TOPIC_REFUSED,
+    AuthorizedCaller,
+    need_of_topic,
+)
 from magicbyte.server.serving.metrics import count, now_ns
 from magicbyte.server.serving.parts import ConvertedPart, FilePart, KeptFile
+from magicbyte.server.serving.routes import MANY, MIB, Route
 from magicbyte.server.serving.turns import STEPS_AT_ONCE
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.indexes import AbortedTransaction as IndexedAbort
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.engine.log.live.segment import FileSlice
-    from magicbyte.server.apis.sessions import BegunFetch, Sessions
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.apis.sessions import BegunFetch
     from magicbyte.server.partitions.partition import ServedPartition
-    from magicbyte.server.partitions.replicas import Replicas
-    from magicbyte.server.partitions.throttles import ReplicationThrottle
     from magicbyte.server.serving.metrics import TopicMetrics
-    from magicbyte.server.serving.request import Request, UnboundHandler
-    from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.serving.request import Handler, Request
 
 T = TypeVar("T")
 
+_NEW_SESSION: Final = 0
+_NO_SESSION: Final = -1
 _FORMAT_OF_VERSION: Final = (Format.V0, Format.V0, Format.V1, Format.V1)  # later ones: V2
 _FIRST_WITH_WHOLE_SETS: Final = 3  # from this version the first set comes whole even if it exceeds the limit
 _FIRST_WITH_TRANSACTIONS: Final = 4
@@ -63,17 +72,6 @@ _EMPTY: Final = b""
 _STEPS: Final = 20  # to read a partition
 _LONGEST_LARGE_WAIT_MS: Final = 1000  # of a request that holds much memory
 _MOST_HELD_BYTES: Final = 4 << 20  # converted before the first byte of a response is sent
-
-
-@dataclass(frozen=True, slots=True)
-class FetchServices:
-    """The parts of the broker that Fetch uses. `throttle`: of followers' fetches."""
-
-    runtime: Runtime
-    topics: Topics
-    replicas: Replicas
-    sessions: Sessions
-    throttle: ReplicationThrottle
 
 
 @dataclass(slots=True)
@@ -140,11 +138,11 @@ def give_back(data: PartitionData) -> None:
             piece.close()
 
 
-async def fetch(services: FetchServices, request: Request[FetchRequest]) -> FetchResponse:
+async def fetch(broker: BrokerParts, request: Request[FetchRequest]) -> FetchResponse:
     """Return records once there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
-    request = services.runtime.quotas.limited_fetch(request)
+    request = broker.runtime.quotas.limited_fetch(request)
     message = request.message
-    begun = await _begin(services, request)
+    begun = await _begin(broker, request)
     if begun.error:
         return FetchResponse(error_code=begun.error)
     loop = asyncio.get_running_loop()
@@ -155,24 +153,24 @@ async def fetch(services: FetchServices, request: Request[FetchRequest]) -> Fetc
         event = asyncio.Event()
         watched: list[ServedPartition] = []
         try:
-            await _watch(services, request, begun, event, watched)
-            reading = await _read(services, request, begun, is_first=is_first)
+            await _watch(broker, request, begun, event, watched)
+            reading = await _read(broker, request, begun, is_first=is_first)
             is_first = False
             left = deadline - loop.time()
             enough = reading.size >= message.min_bytes or reading.has_error or not watched
             if not enough and left > 0:
                 try:
-                    enough = await _is_enough_stored(services, request, begun)
+                    enough = await _is_enough_stored(broker, request, begun)
                 except BaseException:
                     reading.close()
                     raise
                 if enough and event.is_set():  # records came just now
                     reading.close()
-                    reading = await _read(services, request, begun)
-            if enough or left <= 0 or services.runtime.is_stopping:
-                if services.runtime.quotas.is_limiting and _is_held_off(services, request, begun, reading):
+                    reading = await _read(broker, request, begun)
+            if enough or left <= 0 or broker.runtime.is_stopping:
+                if broker.runtime.quotas.is_limiting and _is_held_off(broker, request, begun, reading):
                     reading.close()
-                    return _nothing(services, begun)
+                    return _nothing(broker, begun)
                 await reading.finish()
                 try:
                     response = await _response(request, begun, reading)
@@ -181,7 +179,7 @@ async def fetch(services: FetchServices, request: Request[FetchRequest]) -> Fetc
                     raise
                 if _is_follower(message):
                     for each in reading.answers:
-                        services.throttle.record(each.topic, each.data.partition_index, each.size)
+                        broker.leader_throttle.record(each.topic, each.data.partition_index, each.size)
                 return response
             reading.close()
             started = now_ns()
@@ -193,28 +191,28 @@ async def fetch(services: FetchServices, request: Request[FetchRequest]) -> Fetc
                 partition.waiting_followers.pop(event, None)
 
 
-def _is_held_off(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> bool:
+def _is_held_off(broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> bool:
     """Return whether the client gets nothing now because its quota is used up; otherwise count what it gets."""
     told = [
         (each.topic, each.data, each.size)
         for each in reading.answers
         if not begun.is_incremental or each.size or each.data.error_code
     ]
-    return services.runtime.quotas.is_held_back(request, told)
+    return broker.runtime.quotas.is_held_back(request, told)
 
 
-def _nothing(services: FetchServices, begun: BegunFetch) -> FetchResponse:
+def _nothing(broker: BrokerParts, begun: BegunFetch) -> FetchResponse:
     """Return the response to a throttled client. A session of the request is dropped: the next one begins another."""
     if begun.session is None:
         return FetchResponse()
     if begun.is_incremental:
         return FetchResponse(session_id=begun.session.id)
-    services.sessions.close(begun.session.id)
+    broker.sessions.close(begun.session.id)
     return FetchResponse()
 
 
-async def _begin(services: FetchServices, request: Request[FetchRequest]) -> BegunFetch:
-    steps = services.sessions.begin_in_steps(request.message, services.runtime.clock.monotonic_ms())
+async def _begin(broker: BrokerParts, request: Request[FetchRequest]) -> BegunFetch:
+    steps = broker.sessions.begin_in_steps(request.message, broker.runtime.clock.monotonic_ms())
     while True:
         try:
             for _ in range(STEPS_AT_ONCE):
@@ -226,7 +224,7 @@ async def _begin(services: FetchServices, request: Request[FetchRequest]) -> Beg
 
 
 async def _watch(
-    services: FetchServices,
+    broker: BrokerParts,
     request: Request[FetchRequest],
     begun: BegunFetch,
     event: asyncio.Event,
@@ -237,13 +235,13 @@ async def _watch(
     `watched` gets the partitions, for deregistration.
     """
     async for topic, asked in request.turns.over(begun.partitions):
-        if (partition := await services.replicas.known_partition(topic, asked.partition)) is not None:
+        if (partition := await broker.replicas.known_partition(topic, asked.partition)) is not None:
             waiting = partition.waiting_followers if _is_follower(request.message) else partition.waiting
             waiting[event] = None
             watched.append(partition)
 
 
-async def _is_enough_stored(services: FetchServices, request: Request[FetchRequest], begun: BegunFetch) -> bool:
+async def _is_enough_stored(broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch) -> bool:
     """Return whether a fetch with a result below `min_bytes` should not wait.
 
     The result may end before the stored records do: at the end of a segment, to which nothing more is appended, or
@@ -252,14 +250,14 @@ async def _is_enough_stored(services: FetchServices, request: Request[FetchReque
     """
     stored = 0
     async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-        if (partition := await services.replicas.known_partition(topic, asked.partition)) is None:
+        if (partition := await broker.replicas.known_partition(topic, asked.partition)) is None:
             continue
         log, offset = partition.log, asked.fetch_offset
         upper = _upper(log, request.message)
-        if offset >= upper or _is_held_back(services, request.message, partition):
+        if offset >= upper or _is_held_back(broker, request.message, partition):
             continue
         try:
-            size = await services.replicas.read(partition, size_in_segment, log, offset, upper)
+            size = await broker.replicas.read(partition, size_in_segment, log, offset, upper)
         except MagicbyteError:  # deleted or damaged meanwhile, which the next pass reports
             continue
         if size is None:
@@ -279,11 +277,11 @@ def _upper(log: PartitionLog, message: FetchRequest) -> int:
     return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
 
 
-def _is_held_back(services: FetchServices, message: FetchRequest, partition: ServedPartition) -> bool:
+def _is_held_back(broker: BrokerParts, message: FetchRequest, partition: ServedPartition) -> bool:
     """Return whether a follower that is not in sync gets nothing now because it is throttled."""
     if not _is_follower(message) or partition.leader is None or message.replica_id in partition.leader.state.isr:
         return False
-    return services.throttle.holds_back(partition.topic, partition.index)
+    return broker.leader_throttle.holds_back(partition.topic, partition.index)
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
@@ -312,18 +310,16 @@ async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: 
 
 
 async def _read(
-    services: FetchServices, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
+    broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
 ) -> _Reading:
     limited = request.version >= _FIRST_WITH_WHOLE_SETS
     most = (
-        min(request.message.max_bytes, services.runtime.config.fetch_max_bytes)
-        if limited
-        else request.message.max_bytes
+        min(request.message.max_bytes, broker.runtime.config.fetch_max_bytes) if limited else request.message.max_bytes
     )
     reading = _Reading(most, is_first=is_first)
     try:
         async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-            reading.add(await _PartitionRead(services, request, topic, asked, reading).read())
+            reading.add(await _PartitionRead(broker, request, topic, asked, reading).read())
     except BaseException:
         reading.close()
         raise
@@ -337,13 +333,13 @@ class _PartitionRead:
 
     def __init__(
         self,
-        services: FetchServices,
+        broker: BrokerParts,
         request: Request[FetchRequest],
         topic: str,
         asked: FetchPartition,
         reading: _Reading,
     ) -> None:
-        self.services, self.request, self.topic, self.asked, self.reading = services, request, topic, asked, reading
+        self.broker, self.request, self.topic, self.asked, self.reading = broker, request, topic, asked, reading
         self.partition: ServedPartition | None = None
 
     async def read(self) -> _PartitionAnswer:
@@ -363,8 +359,8 @@ class _PartitionRead:
 
     def _refused(self, code: ErrorCode) -> _PartitionAnswer:
         # otherwise clients could create counters for arbitrary names
-        if self.topic in self.services.runtime.metrics.topics:
-            self.services.runtime.metrics.of(self.topic).fetches_failed += 1
+        if self.topic in self.broker.runtime.metrics.topics:
+            self.broker.runtime.metrics.of(self.topic).fetches_failed += 1
         data = PartitionData(
             partition_index=self.asked.partition,
             error_code=code,
@@ -376,8 +372,8 @@ class _PartitionRead:
 
     async def _read(self) -> _PartitionAnswer:
         request, asked = self.request, self.asked
-        partition = self.partition = await self.services.replicas.opened(self.topic, asked.partition)
-        self.metrics = self.services.runtime.metrics.of(self.topic)
+        partition = self.partition = await self.broker.replicas.opened(self.topic, asked.partition)
+        self.metrics = self.broker.runtime.metrics.of(self.topic)
         self.metrics.fetch_requests += 1
         code = self._role_fault(partition) or self._codec_fault()
         if code:
@@ -395,7 +391,7 @@ class _PartitionRead:
         if self.reading.is_first and _is_follower(request.message):
             if code := self._role_fault(partition):  # its roles may have changed meanwhile
                 return self._refused(code)
-            self.services.replicas.fetched(partition, request.message.replica_id, asked)
+            self.broker.replicas.fetched(partition, request.message.replica_id, asked)
         data = PartitionData(
             partition_index=asked.partition,
             high_watermark=log.high_watermark,
@@ -404,7 +400,7 @@ class _PartitionRead:
             aborted_transactions=[] if committed else None,
             records=_EMPTY,
         )
-        if stored is None or _is_held_back(self.services, request.message, partition):
+        if stored is None or _is_held_back(self.broker, request.message, partition):
             return _PartitionAnswer(self.topic, data)
         if committed:
             data.aborted_transactions = [
@@ -459,7 +455,7 @@ class _PartitionRead:
         message = self.request.message
         if self.request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
             return None
-        nearest = self.services.replicas.nearest(partition, message.rack_id, self.asked.fetch_offset)
+        nearest = self.broker.replicas.nearest(partition, message.rack_id, self.asked.fetch_offset)
         if nearest is None:
             return None
         log = partition.log
@@ -475,7 +471,7 @@ class _PartitionRead:
         return _PartitionAnswer(self.topic, data, is_news=True)
 
     def _codec_fault(self) -> ErrorCode:
-        zstd = self.services.topics.known(self.topic).config.settings["compression.type"] == "zstd"
+        zstd = self.broker.topics.known(self.topic).config.settings["compression.type"] == "zstd"
         if zstd and self.request.version < _FIRST_WITH_ZSTD:
             return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return ErrorCode.NONE
@@ -501,11 +497,11 @@ class _PartitionRead:
         read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
         read = read if strict or whole_first else partial(_if_whole, read)
         if not committed:
-            return await self.services.replicas.read(partition, read), []
+            return await self.broker.replicas.read(partition, read), []
         find = (lambda: recent) if recent is not None else read
         search = partial(_with_aborted, find, log, asked.fetch_offset, upper)
         try:
-            return await self.services.replicas.read(partition, search)
+            return await self.broker.replicas.read(partition, search)
         finally:
             for error in log.take_index_faults():
                 tell_corrected_index(partition, error)
@@ -526,9 +522,9 @@ class _PartitionRead:
             newest, stored = await self._newest(partition, stored, target.magic)
             source = target if newest < 0 else Format(str(newest))
         if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
-            data.records = [FilePart(stored, self.services.runtime.reading)]
+            data.records = [FilePart(stored, self.broker.runtime.reading)]
             return _PartitionAnswer(self.topic, data, stored.length, partial(self._as_stored, source))
-        if not self.services.topics.known(self.topic).config.downconversion_enabled:
+        if not self.broker.topics.known(self.topic).config.downconversion_enabled:
             raise UnsupportedVersionError("Fetch of a newer format", version)
         conversion = SliceConversion(source, target)
         return _PartitionAnswer(
@@ -544,7 +540,7 @@ class _PartitionRead:
         known = partition.newest_up_to(stored.segment, stored.position + stored.length)
         if known is not None and known <= target:
             return known, stored
-        newest, end, damage = await self.services.replicas.read_long(partition, newest_magic, stored)
+        newest, end, damage = await self.broker.replicas.read_long(partition, newest_magic, stored)
         partition.saw(stored.segment, stored.position, end, newest)
         if damage is not None:
             partition.tell_damage(damage)
@@ -569,18 +565,18 @@ class _PartitionRead:
         The converted bytes held for a response are bounded: beyond that, the chunks converted to determine a slice's
         size are converted again when it is sent.
         """
-        limit = self.services.topics.rules(self.topic).max_decompressed_bytes
+        limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
         dialect = partition.log.config.dialect
-        kept = KeptFile(stored.file, self.services.runtime.reading)
+        kept = KeptFile(stored.file, self.broker.runtime.reading)
 
         def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
             found_here = stored._replace(file=kept)
             return partition.telling_damage(converted(found_here, dialect, how, self.asked.fetch_offset, limit))
 
         async def in_thread(step: Callable[[], T]) -> T:
-            async with self.services.runtime.memory.work(limit):
-                self.services.runtime.trimming.ask()
-                return await self.services.runtime.reading.run(step)
+            async with self.broker.runtime.memory.work(limit):
+                self.broker.runtime.trimming.ask()
+                return await self.broker.runtime.reading.run(step)
 
         chunks = convert(conversion)
         try:
@@ -644,4 +640,58 @@ def epoch_fault(known: int, ours: int) -> ErrorCode:
     return ErrorCode.FENCED_LEADER_EPOCH if known < ours else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {FetchRequest: fetch}
+async def _authorized_fetch(
+    _broker: BrokerParts, request: Request[FetchRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Allow brokers to fetch everything, others topics that they may read; changed rights end a session."""
+    message = request.message
+    if message.replica_id >= 0:
+        if caller.has(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+            return await handler(request)
+        return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
+    need = need_of_topic(AclOperation.READ)
+    allowed, refused = caller.split(need, message.topics, lambda each: str(each.topic))
+    is_whole = message.session_epoch in (_NEW_SESSION, _NO_SESSION)
+    if refused and not is_whole:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if refused:
+        some = replace(message, topics=allowed, session_epoch=_NO_SESSION, max_wait_ms=0)
+        request = replace(request, message=some)
+    response: Any = await handler(request)
+    kept, lost = caller.split(need, response.responses, lambda each: str(each.topic))
+    if lost:  # the right was revoked after the session began, or while the fetch waited
+        for topic in response.responses:
+            for part in topic.partitions:
+                give_back(part)
+        if not is_whole:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
+    response.responses = kept + [_not_fetched(each) for each in refused]
+    answered: Message = response
+    return answered
+
+
+def _not_fetched(asked: FetchTopic) -> FetchableTopicResponse:
+    parts = [
+        PartitionData(  # librdkafka takes null in place of no records for damage
+            partition_index=partition.partition,
+            error_code=TOPIC_REFUSED,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+        for partition in asked.partitions
+    ]
+    return FetchableTopicResponse(topic=asked.topic, partitions=parts)
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.FETCH,
+        range(13),  # later ones identify topics by id
+        fetch,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=_authorized_fetch,
+    ),
+)

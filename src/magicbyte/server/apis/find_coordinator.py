@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, MagicbyteError
 from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from magicbyte.server.serving.authorization import (
+    GROUP_REFUSED,
+    ID_REFUSED,
+    AuthorizedCaller,
+    Need,
+)
+from magicbyte.server.serving.routes import MANY, MIB, Route
 from magicbyte.server.stores.cluster_view import NOBODY
 
 if TYPE_CHECKING:
-    from magicbyte.server.coordinating.coordinators import Coordinators
-    from magicbyte.server.serving.request import Request, UnboundHandler
-    from magicbyte.server.stores.cluster_view import ClusterView
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.serving.request import Handler, Request
 
+_FIRST_WITH_KEYS: Final = 4
 _MANY_KEYS: Final = 4  # version of FindCoordinator from which a request has several keys
 _GROUP, _TRANSACTION = 0, 1
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinatorServices:
-    """The parts of the broker that FindCoordinator uses."""
-
-    cluster_view: ClusterView
-    coordinators: Coordinators
-
-
-async def find_coordinator(
-    services: FindCoordinatorServices, request: Request[FindCoordinatorRequest]
-) -> FindCoordinatorResponse:
+async def find_coordinator(broker: BrokerParts, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     """Return the coordinators of groups or of transactional ids. Their topic is created if needed."""
-    message, coordinators = request.message, services.coordinators
+    message, coordinators = request.message, broker.coordinators
     code, why, topic, partitions = ErrorCode.NONE, None, "", 0
     many = request.version >= _MANY_KEYS
     keys = message.coordinator_keys if many else [message.key]
@@ -52,7 +51,7 @@ async def find_coordinator(
         except MagicbyteError as error:
             code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
     answers = [
-        _coordinator_of(services, request, key, topic, partitions)
+        _coordinator_of(broker, request, key, topic, partitions)
         if partitions
         else Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
         async for key in request.turns.over(dict.fromkeys(keys))
@@ -70,15 +69,49 @@ async def find_coordinator(
 
 
 def _coordinator_of(
-    services: FindCoordinatorServices, request: Request[FindCoordinatorRequest], key: str, topic: str, partitions: int
+    broker: BrokerParts, request: Request[FindCoordinatorRequest], key: str, topic: str, partitions: int
 ) -> Coordinator:
     """Return the leader of the partition of `key`."""
     place = TopicPartition(topic, partition_for(key, partitions))
-    member = services.cluster_view.coordinator(request.connection.listener, place)
+    member = broker.cluster_view.coordinator(request.connection.listener, place)
     if member is None:
         code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{place}, the partition of {key}, has no leader"
         return Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
     return Coordinator(key=key, node_id=member.id, host=member.host, port=member.port, error_message=None)
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {FindCoordinatorRequest: find_coordinator}
+async def _authorized_find_coordinator(
+    _broker: BrokerParts, request: Request[FindCoordinatorRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Return the coordinators of groups and transactional ids that may be described."""
+    message = request.message
+    kind, code = ResourceType.GROUP, GROUP_REFUSED
+    if message.key_type == 1:
+        kind, code = ResourceType.TRANSACTIONAL_ID, ID_REFUSED
+    need = Need(AclOperation.DESCRIBE, kind, code)
+    if request.version < _FIRST_WITH_KEYS:
+        if caller.may(need, message.key):
+            return await handler(request)
+        return FindCoordinatorResponse(error_code=code, node_id=-1, port=-1)
+    allowed, refused = caller.split(need, message.coordinator_keys, str)
+    response: Any = FindCoordinatorResponse()  # without calling the handler, which would create a missing offsets topic
+    if allowed:
+        response = await handler(replace(request, message=replace(message, coordinator_keys=allowed)))
+    response.coordinators = [
+        *response.coordinators,
+        *(Coordinator(key=each, node_id=-1, port=-1, error_code=code) for each in refused),
+    ]
+    answered: Message = response
+    return answered
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.FIND_COORDINATOR,
+        range(7),
+        find_coordinator,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_authorized_find_coordinator,
+    ),
+)

@@ -5,14 +5,25 @@ Offsets of version 0, which old consumers store in ZooKeeper, are in the metadat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, MetadataError
-from magicbyte.engine.groups.coordinator import ANSWERED
 from magicbyte.engine.groups.offsets import refused_in_transaction
 from magicbyte.engine.printable import logger
+from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from magicbyte.engine.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from magicbyte.engine.protocol.messages.heartbeat import HeartbeatResponse
+from magicbyte.engine.protocol.messages.join_group import JoinGroupResponse
+from magicbyte.engine.protocol.messages.leave_group import LeaveGroupResponse
+from magicbyte.engine.protocol.messages.list_groups import ListGroupsRequest
 from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,80 +31,96 @@ from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from magicbyte.engine.protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 from magicbyte.engine.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
 )
-from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from magicbyte.server.coordinating.verification import VerificationServices, offsets_refusal
+from magicbyte.engine.protocol.messages.sync_group import SyncGroupResponse
+from magicbyte.engine.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from magicbyte.server.coordinating.verification import offsets_refusal
 from magicbyte.server.metadata import layout
+from magicbyte.server.serving.authorization import (
+    GROUP_REFUSED,
+    READ_GROUP,
+    TOPIC_REFUSED,
+    AuthorizedCaller,
+    PartitionRows,
+    RequiredRights,
+    ResponseRows,
+    id_refusal,
+    need_of_group,
+    need_of_topic,
+)
+from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 
 if TYPE_CHECKING:
-    from magicbyte.engine.ports import MetadataStore
     from magicbyte.engine.protocol import Message
-    from magicbyte.server.coordinating.coordinators import Coordinators
-    from magicbyte.server.partitions.replicas import Replicas
-    from magicbyte.server.serving.request import Request, UnboundHandler
-    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.serving.request import Handler, Request
 
 log = logger(__name__)
 
+_FIRST_WITH_GROUPS: Final = 8  # of OffsetFetch
+_FIRST_WITH_TOP_CODE: Final = 2  # of OffsetFetch
 _ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
 _TREE_STEPS: Final = 20  # for a look-up in the metadata tree
 
 
-@dataclass(frozen=True, slots=True)
-class GroupServices:
-    """The parts of the broker that these requests use."""
-
-    runtime: Runtime
-    metadata: MetadataStore
-    replicas: Replicas
-    coordinators: Coordinators
-    verification: VerificationServices
-
-
-async def answer(services: GroupServices, request: Request[Any]) -> Message:
+async def answer(broker: BrokerParts, request: Request[Any]) -> Message:
     """Answer a request that is handled by the coordinator."""
-    return await services.coordinators.groups.ask(request)
+    return await broker.coordinators.groups.ask(request)
 
 
-async def offset_commit(services: GroupServices, request: Request[OffsetCommitRequest]) -> Message:
+async def offset_commit(broker: BrokerParts, request: Request[OffsetCommitRequest]) -> Message:
     """Store offsets: with the coordinator or, in version 0, in the metadata tree."""
     if request.version > _ZOOKEEPER:
-        return await services.coordinators.groups.ask(request)
+        return await broker.coordinators.groups.ask(request)
     message = request.message
     topics = []
     async for topic in request.turns.over(message.topics):
         answers = []
         async for each in request.turns.over(topic.partitions):
-            code = await _commit_to_tree(services, message.group_id, topic.name, each)
+            code = await _commit_to_tree(broker, message.group_id, topic.name, each)
             answers.append(OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code))
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
     return OffsetCommitResponse(topics=topics)
 
 
-async def commit_in_transaction(services: GroupServices, request: Request[TxnOffsetCommitRequest]) -> Message:
+async def commit_in_transaction(broker: BrokerParts, request: Request[TxnOffsetCommitRequest]) -> Message:
     """Store offsets as part of a transaction that their partition has joined, or joins by it."""
-    if code := await offsets_refusal(services.verification, request):
+    if code := await offsets_refusal(broker.verification, request):
         return refused_in_transaction(request.message, request.version, code)
-    return await services.coordinators.groups.ask(request)
+    return await broker.coordinators.groups.ask(request)
 
 
 async def _commit_to_tree(
-    services: GroupServices, group: str, topic: str, partition: OffsetCommitRequestPartition
+    broker: BrokerParts, group: str, topic: str, partition: OffsetCommitRequestPartition
 ) -> ErrorCode:
     index = partition.partition_index
     if not _is_node_name(group):
         return ErrorCode.INVALID_GROUP_ID
-    if await services.replicas.known_partition(topic, index) is None:
+    if await broker.replicas.known_partition(topic, index) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len((partition.committed_metadata or "").encode()) > services.runtime.config.offset_metadata_max_bytes:
+    if len((partition.committed_metadata or "").encode()) > broker.runtime.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     path, data = layout.consumer_offset_path(group, topic, index), str(partition.committed_offset).encode()
-    metadata = services.metadata
+    metadata = broker.metadata
 
     def commit() -> None:
         if metadata.exists(path) is None:
@@ -102,24 +129,24 @@ async def _commit_to_tree(
             metadata.set(path, data)
 
     try:
-        async with services.runtime.directory:
-            await services.runtime.writing.run(commit)
+        async with broker.runtime.directory:
+            await broker.runtime.writing.run(commit)
     except MetadataError as error:
-        services.runtime.complaints.line(log, "the metadata tree", "offsets", "%s", error)
+        broker.runtime.complaints.line(log, "the metadata tree", "offsets", "%s", error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
     return ErrorCode.NONE
 
 
-async def offset_fetch(services: GroupServices, request: Request[OffsetFetchRequest]) -> Message:
+async def offset_fetch(broker: BrokerParts, request: Request[OffsetFetchRequest]) -> Message:
     """Return offsets: the coordinator's or, in version 0, those in the metadata tree."""
     if request.version > _ZOOKEEPER:
-        return await services.coordinators.groups.ask(request)
+        return await broker.coordinators.groups.ask(request)
     message = request.message
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
-                await _fetch_from_tree(services, message.group_id, topic.name, each)
+                await _fetch_from_tree(broker, message.group_id, topic.name, each)
                 async for each in request.turns.over(topic.partition_indexes, _TREE_STEPS)
             ],
         )
@@ -128,11 +155,11 @@ async def offset_fetch(services: GroupServices, request: Request[OffsetFetchRequ
     return OffsetFetchResponse(topics=topics)
 
 
-async def _fetch_from_tree(services: GroupServices, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
+async def _fetch_from_tree(broker: BrokerParts, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
     node = None
-    if _is_node_name(group) and await services.replicas.known_partition(topic, index) is not None:
+    if _is_node_name(group) and await broker.replicas.known_partition(topic, index) is not None:
         path = layout.consumer_offset_path(group, topic, index)
-        node = await services.runtime.reading.run(services.metadata.exists, path)
+        node = await broker.runtime.reading.run(broker.metadata.exists, path)
     if node is None or not node.data.isdigit():
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
@@ -143,9 +170,260 @@ def _is_node_name(group: str) -> bool:
     return group not in ("", ".", "..") and "/" not in group and "\0" not in group
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    **dict.fromkeys(ANSWERED, answer),
-    TxnOffsetCommitRequest: commit_in_transaction,
-    OffsetCommitRequest: offset_commit,
-    OffsetFetchRequest: offset_fetch,
-}
+_COMMITTED: Final = ResponseRows(
+    "topics",
+    "name",
+    "topics",
+    OffsetCommitResponseTopic,
+    parts=PartitionRows(
+        "partitions", "partition_index", "partitions", OffsetCommitResponsePartition, "partition_index"
+    ),
+)
+_DESCRIBED: Final = RequiredRights(
+    DescribeGroupsResponse,
+    rows=ResponseRows("groups", "", "groups", DescribedGroup, "group_id"),
+    each=need_of_group(AclOperation.DESCRIBE),
+    top=None,
+)
+
+
+async def _authorized_offset_fetch(
+    _broker: BrokerParts, request: Request[OffsetFetchRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Return offsets of groups and topics that may be described."""
+    message, version = request.message, request.version
+    if version < _FIRST_WITH_GROUPS:
+        if not caller.has(AclOperation.DESCRIBE, ResourceType.GROUP, message.group_id):
+            each_code = GROUP_REFUSED if version < _FIRST_WITH_TOP_CODE else None
+            topics = [] if each_code is None else _offsets_refused(message.topics or (), each_code)
+            return OffsetFetchResponse(error_code=GROUP_REFUSED, topics=topics)
+        allowed, refused = _describable(caller, message.topics)
+        response: Any = await handler(replace(request, message=replace(message, topics=allowed)))
+        if allowed is None:
+            response.topics = _describable(caller, response.topics)[0]
+        response.topics = [*response.topics, *_offsets_refused(refused, TOPIC_REFUSED)]
+        first: Message = response
+        return first
+    groups, no_groups, withheld = [], [], dict[str, list[Any]]()
+    for group in message.groups:
+        if caller.has(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id):
+            allowed, withheld[group.group_id] = _describable(caller, group.topics)
+            groups.append(replace(group, topics=allowed))
+        else:
+            no_groups.append(group)
+    response = OffsetFetchResponse()
+    if groups:
+        response = await handler(replace(request, message=replace(message, groups=groups)))
+    all_of = {each.group_id for each in groups if each.topics is None}
+    for told in response.groups:
+        if told.group_id in all_of:
+            told.topics = _describable(caller, told.topics)[0]
+        told.topics = [*told.topics, *map(_topic_offsets_refused, withheld.get(told.group_id, ()))]
+    response.groups = [*response.groups, *map(_group_refused, no_groups)]
+    answered: Message = response
+    return answered
+
+
+def _describable(caller: AuthorizedCaller, topics: Any) -> tuple[Any, list[Any]]:
+    """Return the topics that may be described, and the others; None stands for all, and stays None."""
+    if topics is None:
+        return None, []
+    need = need_of_topic(AclOperation.DESCRIBE)
+    return caller.split(need, topics, lambda each: str(each.name))
+
+
+def _offsets_refused(topics: Iterable[Any], code: ErrorCode) -> list[OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _topic_offsets_refused(asked: Any) -> OffsetFetchResponseTopics:
+    parts = [
+        OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="", error_code=TOPIC_REFUSED)
+        for index in asked.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=parts)
+
+
+def _group_refused(asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=GROUP_REFUSED)
+
+
+async def _authorized_list_groups(
+    _broker: BrokerParts, request: Request[ListGroupsRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """List all groups for those who may describe the cluster, for others those that they may describe."""
+    response: Any = await handler(request)
+    if not caller.has(AclOperation.DESCRIBE, ResourceType.CLUSTER):
+        response.groups = [
+            each for each in response.groups if caller.has(AclOperation.DESCRIBE, ResourceType.GROUP, each.group_id)
+        ]
+    answered: Message = response
+    return answered
+
+
+async def _authorized_describe_groups(
+    broker: BrokerParts, request: Request[DescribeGroupsRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Describe groups, with the authorized operations if requested."""
+    response: Any = await _DESCRIBED(broker, request, handler, caller)
+    if request.message.include_authorized_operations:
+        for each in response.groups:
+            if each.error_code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                each.authorized_operations = caller.operations(ResourceType.GROUP, each.group_id)
+    answered: Message = response
+    return answered
+
+
+async def _authorized_commit_offsets(
+    _broker: BrokerParts, request: Request[TxnOffsetCommitRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Commit offsets of readable topics, for a readable group, in the caller's own transaction."""
+    message = request.message
+    if code := id_refusal(caller, message.transactional_id, message.group_id):
+        return TxnOffsetCommitResponse(topics=[_not_committed(each, code) for each in message.topics])
+    allowed, refused = caller.split(need_of_topic(AclOperation.READ), message.topics, lambda each: str(each.name))
+    response: Any = TxnOffsetCommitResponse()
+    if allowed or not refused:
+        response = await handler(replace(request, message=replace(message, topics=allowed)))
+    response.topics = [*response.topics, *(_not_committed(each, TOPIC_REFUSED) for each in refused)]
+    answered: Message = response
+    return answered
+
+
+def _not_committed(asked: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
+    parts = [
+        TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in asked.partitions
+    ]
+    return TxnOffsetCommitResponseTopic(name=asked.name, partitions=parts)
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.OFFSET_COMMIT,
+        range(10),  # later ones identify topics by id
+        offset_commit,
+        most_bytes=16 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            OffsetCommitResponse,
+            READ_GROUP,
+            "group_id",
+            _COMMITTED,
+            need_of_topic(AclOperation.READ),
+            top=None,
+        ),
+    ),
+    Route(
+        ApiKey.OFFSET_FETCH,
+        range(10),
+        offset_fetch,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=_authorized_offset_fetch,
+    ),
+    Route(
+        ApiKey.JOIN_GROUP,
+        range(10),
+        answer,
+        most_bytes=8 * MIB,
+        most_elements=FEW,
+        rights=RequiredRights(JoinGroupResponse, READ_GROUP, "group_id", values={"generation_id": -1}),
+    ),
+    Route(
+        ApiKey.HEARTBEAT,
+        range(5),
+        answer,
+        most_bytes=ONE_NAME,
+        most_elements=FEW,
+        rights=RequiredRights(HeartbeatResponse, READ_GROUP, "group_id"),
+    ),
+    Route(
+        ApiKey.LEAVE_GROUP,
+        range(6),
+        answer,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(LeaveGroupResponse, READ_GROUP, "group_id"),
+    ),
+    Route(
+        ApiKey.SYNC_GROUP,
+        range(6),
+        answer,
+        most_bytes=16 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(SyncGroupResponse, READ_GROUP, "group_id"),
+    ),
+    Route(
+        ApiKey.DESCRIBE_GROUPS,
+        range(7),
+        answer,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_authorized_describe_groups,
+    ),
+    Route(
+        ApiKey.LIST_GROUPS,
+        range(6),
+        answer,
+        most_bytes=ONE_NAME,
+        most_elements=FEW,
+        rights=_authorized_list_groups,
+    ),
+    Route(
+        ApiKey.TXN_OFFSET_COMMIT,
+        range(6),
+        commit_in_transaction,
+        most_bytes=16 * MIB,
+        most_elements=MANY,
+        rights=_authorized_commit_offsets,
+    ),
+    Route(
+        ApiKey.DELETE_GROUPS,
+        range(3),
+        answer,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            DeleteGroupsResponse,
+            rows=ResponseRows("groups_names", "", "results", DeletableGroupResult, "group_id"),
+            each=need_of_group(AclOperation.DELETE),
+            top=None,
+        ),
+    ),
+    Route(
+        ApiKey.OFFSET_DELETE,
+        range(1),
+        answer,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            OffsetDeleteResponse,
+            need_of_group(AclOperation.DELETE),
+            "group_id",
+            ResponseRows(
+                "topics",
+                "name",
+                "topics",
+                OffsetDeleteResponseTopic,
+                parts=PartitionRows(
+                    "partitions",
+                    "partition_index",
+                    "partitions",
+                    OffsetDeleteResponsePartition,
+                    "partition_index",
+                ),
+            ),
+            need_of_topic(AclOperation.READ),
+        ),
+    ),
+)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
 from magicbyte.engine.errors import CoordinatorNotAvailableError, ErrorCode, MagicbyteError, TopicExistsError
 from magicbyte.engine.log.files.names import check_topic_name, is_reserved
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.fields import NULL_UUID
 from magicbyte.engine.protocol.messages.metadata import (
     MetadataRequest,
@@ -18,65 +19,57 @@ from magicbyte.engine.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from magicbyte.server.serving.authorization import (
+    TOPIC_REFUSED,
+    AuthorizedCaller,
+)
+from magicbyte.server.serving.routes import MANY, MIB, Route
 from magicbyte.server.stores.cluster_view import NOBODY
 from magicbyte.server.stores.topic_nodes import INTERNAL
 
 if TYPE_CHECKING:
-    from magicbyte.server.coordinating.topic_changes import TopicChanges
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.quotas import MutationQuota
-    from magicbyte.server.serving.request import Request, UnboundHandler
-    from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.metadata_cache import MetadataCache
+    from magicbyte.server.serving.request import Handler, Request
     from magicbyte.server.stores.topic_table import ServedTopic
     from magicbyte.server.stores.topics import Topics
 
 # Without an authorizer all operations are allowed; the bits are numbers of ACL operations.
+_FIRST_OF_ALL_BY_NULL: Final = 1
 CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe configs, alter configs."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataServices:
-    """The parts of the broker that Metadata uses."""
-
-    runtime: Runtime
-    topics: Topics
-    cluster_view: ClusterView
-    cache: MetadataCache | None
-    topic_changes: TopicChanges
-    cluster_id: str
-
-
-async def metadata(services: MetadataServices, request: Request[MetadataRequest]) -> MetadataResponse:
+async def metadata(broker: BrokerParts, request: Request[MetadataRequest]) -> MetadataResponse:
     """Return the brokers' addresses on the client's listener, and the topics."""
     message, turns = request.message, request.turns
-    if services.cache is not None:
-        await services.cache.until_first_update()
+    if broker.cache is not None:
+        await broker.cache.until_first_update()
     asked = message.topics
     if asked is None or (not asked and request.version == 0):
         described = []
-        async for name in turns.over(services.topics.names()):
-            if (topic := services.topics.get(name)) is not None:  # it may be deleted meanwhile
-                described.append(_describe(services, topic))
+        async for name in turns.over(broker.topics.names()):
+            if (topic := broker.topics.get(name)) is not None:  # it may be deleted meanwhile
+                described.append(_describe(broker, topic))
                 await turns.take(topic.partitions)
     else:
-        may_create = message.allow_auto_topic_creation and services.runtime.config.auto_create_topics_enable
+        may_create = message.allow_auto_topic_creation and broker.runtime.config.auto_create_topics_enable
         once = {(each.topic_id.int, each.name): each for each in asked}.values()
         described = []
-        quota = services.runtime.quotas.mutations_of(request)
+        quota = broker.runtime.quotas.mutations_of(request)
         async for each in turns.over(once):
-            described.append(await _find(services, each, quota, may_create=may_create))
+            described.append(await _find(broker, each, quota, may_create=may_create))
             await turns.take(len(described[-1].partitions))
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
-            for each in services.cluster_view.brokers(request.connection.listener)
+            for each in broker.cluster_view.brokers(request.connection.listener)
         ],
-        cluster_id=services.cluster_id,
-        controller_id=services.cluster_view.controller_id,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.cluster_view.controller_id,
         topics=described,
     )
     if message.include_cluster_authorized_operations:
@@ -88,16 +81,16 @@ async def metadata(services: MetadataServices, request: Request[MetadataRequest]
 
 
 async def _find(
-    services: MetadataServices, asked: MetadataRequestTopic, quota: MutationQuota, *, may_create: bool
+    broker: BrokerParts, asked: MetadataRequestTopic, quota: MutationQuota, *, may_create: bool
 ) -> MetadataResponseTopic:
     if asked.topic_id != NULL_UUID:
-        topic = services.topics.by_id(asked.topic_id)
+        topic = broker.topics.by_id(asked.topic_id)
         if topic is None:
             code = ErrorCode.UNKNOWN_TOPIC_ID
             return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
-        return _describe(services, topic)
+        return _describe(broker, topic)
     name = asked.name or ""
-    topic = services.topics.get(name)
+    topic = broker.topics.get(name)
     try:
         if topic is None:
             check_topic_name(name)
@@ -106,16 +99,16 @@ async def _find(
             # As in Kafka while its partitions have no leader yet: the client retries. So it should if another request
             # creates the same topic at this moment.
             with suppress(TopicExistsError, CoordinatorNotAvailableError):
-                quota.take((await services.topic_changes.create(name)).partitions)
+                quota.take((await broker.topic_changes.create(name)).partitions)
             return MetadataResponseTopic(
                 error_code=ErrorCode.LEADER_NOT_AVAILABLE, name=name, is_internal=name in INTERNAL
             )
     except MagicbyteError as error:
         return MetadataResponseTopic(error_code=error.code, name=name)
-    return _describe(services, topic)
+    return _describe(broker, topic)
 
 
-def _describe(services: MetadataServices, topic: ServedTopic) -> MetadataResponseTopic:
+def _describe(broker: BrokerParts, topic: ServedTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
@@ -130,9 +123,87 @@ def _describe(services: MetadataServices, topic: ServedTopic) -> MetadataRespons
                 isr_nodes=state.isr,
                 offline_replicas=state.offline,
             )
-            for index, state in enumerate(services.cluster_view.partitions(topic))
+            for index, state in enumerate(broker.cluster_view.partitions(topic))
         ],
     )
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {MetadataRequest: metadata}
+async def _authorized_metadata(
+    broker: BrokerParts, request: Request[MetadataRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Return topics that may be described, and create none without the right to."""
+    message, version = request.message, request.version
+    asked = message.topics
+    is_all = asked is None or (not asked and version < _FIRST_OF_ALL_BY_NULL)
+    refused: list[MetadataRequestTopic] = []
+    if asked and not is_all:
+        may_create = message.allow_auto_topic_creation and broker.runtime.config.auto_create_topics_enable
+        allowed = []
+        for each in asked:
+            name = name_of_topic(broker.topics, each)
+            if name is None or _may_ask(broker, caller, name, may_create=may_create):
+                allowed.append(each)
+            else:
+                refused.append(each)
+        some = replace(message, topics=allowed)
+        request = replace(request, message=some, version=max(version, _FIRST_OF_ALL_BY_NULL))
+    response: Any = await handler(request)
+    if is_all:
+        response.topics = [
+            each for each in response.topics if caller.has(AclOperation.DESCRIBE, ResourceType.TOPIC, each.name)
+        ]
+    if message.include_topic_authorized_operations:
+        for told in response.topics:
+            if told.name is not None:
+                told.topic_authorized_operations = caller.operations(ResourceType.TOPIC, told.name)
+    response.topics = [
+        *response.topics,
+        *(
+            MetadataResponseTopic(
+                error_code=TOPIC_REFUSED,
+                name=None if each.topic_id != NULL_UUID else each.name,
+                topic_id=each.topic_id,
+            )
+            for each in refused
+        ),
+    ]
+    tell_cluster_operations(message, response, caller)
+    answered: Message = response
+    return answered
+
+
+def name_of_topic(topics: Topics, asked: Any) -> str | None:
+    """Return the name of a topic requested by name or id; None for an unknown id."""
+    if asked.topic_id == NULL_UUID:
+        return asked.name or ""
+    topic = topics.by_id(asked.topic_id)
+    return None if topic is None else topic.name
+
+
+def _may_ask(broker: BrokerParts, caller: AuthorizedCaller, name: str, *, may_create: bool) -> bool:
+    if not caller.has(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
+        return False
+    if not may_create or broker.topics.get(name) is not None:
+        return True
+    return caller.has(AclOperation.CREATE, ResourceType.CLUSTER) or caller.has(
+        AclOperation.CREATE, ResourceType.TOPIC, name
+    )
+
+
+def tell_cluster_operations(message: Any, response: Any, caller: AuthorizedCaller) -> None:
+    """Add the operations on the cluster that the caller is authorized for to a response, if requested."""
+    if message.include_cluster_authorized_operations:
+        is_told = caller.has(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+        response.cluster_authorized_operations = caller.operations(ResourceType.CLUSTER, CLUSTER_NAME) if is_told else 0
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.METADATA,
+        range(13),
+        metadata,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_authorized_metadata,
+    ),
+)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation
 from magicbyte.engine.errors import ErrorCode, MagicbyteError
 from magicbyte.engine.log.live.lookups import (
     EARLIEST_TIMESTAMP,
@@ -15,6 +15,7 @@ from magicbyte.engine.log.live.lookups import (
     offset_for_timestamp,
     offsets_before,
 )
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -30,17 +31,25 @@ from magicbyte.engine.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 from magicbyte.server.apis.fetch import epoch_fault
+from magicbyte.server.serving.authorization import (
+    ACT,
+    AuthorizedCaller,
+    PartitionRows,
+    RequiredRights,
+    ResponseRows,
+    need_of_topic,
+)
+from magicbyte.server.serving.routes import MANY, MIB, Route
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.partition_log import PartitionLog
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.partitions.partition import ServedPartition
-    from magicbyte.server.partitions.replicas import Replicas
-    from magicbyte.server.serving.request import Request, UnboundHandler
-    from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.serving.request import Handler, Request
 
     _Find = Callable[
-        ["OffsetServices", Request[ListOffsetsRequest], ServedPartition, ListOffsetsPartition],
+        ["BrokerParts", Request[ListOffsetsRequest], ServedPartition, ListOffsetsPartition],
         Awaitable[ListOffsetsPartitionResponse],
     ]
 
@@ -55,16 +64,7 @@ _FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TI
 """The first request version with each special timestamp, unless it is the first."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetServices:
-    """The parts of the broker that these requests use."""
-
-    runtime: Runtime
-    topics: Topics
-    replicas: Replicas
-
-
-async def list_offsets(services: OffsetServices, request: Request[ListOffsetsRequest]) -> ListOffsetsResponse:
+async def list_offsets(broker: BrokerParts, request: Request[ListOffsetsRequest]) -> ListOffsetsResponse:
     """Return an offset by timestamp for each partition; in version 0 base offsets of segments by their age."""
     find = _old_offsets if request.version == 0 else _offset
     known: dict[tuple[str, int, int, int, int], ListOffsetsPartitionResponse] = {}  # repeated searches are done once
@@ -75,44 +75,44 @@ async def list_offsets(services: OffsetServices, request: Request[ListOffsetsReq
             epoch, timestamp, most = each.current_leader_epoch, each.timestamp, each.max_num_offsets
             key = topic.name, each.partition_index, epoch, timestamp, most
             if key not in known:
-                known[key] = await _of_partition(services, request, topic.name, each, find)
+                known[key] = await _of_partition(broker, request, topic.name, each, find)
             partitions.append(known[key])
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
 async def _of_partition(
-    services: OffsetServices, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsPartition, find: _Find
+    broker: BrokerParts, request: Request[ListOffsetsRequest], topic: str, asked: ListOffsetsPartition, find: _Find
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     try:
-        partition = await services.replicas.opened(topic, index)
+        partition = await broker.replicas.opened(topic, index)
         partition.led()
         fault = epoch_fault(asked.current_leader_epoch, partition.leader_epoch)
         if fault:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=fault)
-        return await find(services, request, partition, asked)
+        return await find(broker, request, partition, asked)
     except MagicbyteError as error:
         return ListOffsetsPartitionResponse(partition_index=index, error_code=error.code)
 
 
 async def _old_offsets(
-    services: OffsetServices,
+    broker: BrokerParts,
     request: Request[ListOffsetsRequest],
     partition: ServedPartition,
     asked: ListOffsetsPartition,
 ) -> ListOffsetsPartitionResponse:
     """Answer version 0, from before the time index. Consumers get only offsets that they can read."""
     log = partition.log
-    most, now_ms = max(asked.max_num_offsets, 0), services.runtime.clock.now_ms()
-    found = await services.replicas.read(partition, offsets_before, log, asked.timestamp, most, now_ms)
+    most, now_ms = max(asked.max_num_offsets, 0), broker.runtime.clock.now_ms()
+    found = await broker.replicas.read(partition, offsets_before, log, asked.timestamp, most, now_ms)
     if request.message.replica_id == _CONSUMER and any(each > log.high_watermark for each in found):
         found = [log.high_watermark, *(each for each in found if each < log.high_watermark)]
     return ListOffsetsPartitionResponse(partition_index=partition.index, old_style_offsets=tuple(found))
 
 
 async def _offset(
-    services: OffsetServices,
+    broker: BrokerParts,
     request: Request[ListOffsetsRequest],
     partition: ServedPartition,
     asked: ListOffsetsPartition,
@@ -142,8 +142,8 @@ async def _offset(
         if quick:
             offset_of_time = offset_for_timestamp(log, timestamp)
         else:
-            async with services.runtime.memory.work(services.topics.rules(partition.topic).max_decompressed_bytes):
-                offset_of_time = await services.replicas.read(partition, offset_for_timestamp, log, timestamp)
+            async with broker.runtime.memory.work(broker.topics.rules(partition.topic).max_decompressed_bytes):
+                offset_of_time = await broker.replicas.read(partition, offset_for_timestamp, log, timestamp)
         if offset_of_time is None or (not quick and offset_of_time[1] >= end):
             response.error_code = _behind(request.version) if is_behind else ErrorCode.NONE
             return response
@@ -166,19 +166,19 @@ def _epoch_at(log: PartitionLog, offset: int) -> int:
 
 
 async def offset_for_leader_epoch(
-    services: OffsetServices, request: Request[OffsetForLeaderEpochRequest]
+    broker: BrokerParts, request: Request[OffsetForLeaderEpochRequest]
 ) -> OffsetForLeaderEpochResponse:
     """Return the end offset of a leader epoch, for each partition (KIP-101, KIP-320)."""
     topics, turns = [], request.turns
     async for topic in turns.over(request.message.topics):
-        partitions = [await _end_of_epoch(services, topic.topic, each) async for each in turns.over(topic.partitions)]
+        partitions = [await _end_of_epoch(broker, topic.topic, each) async for each in turns.over(topic.partitions)]
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-async def _end_of_epoch(services: OffsetServices, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+async def _end_of_epoch(broker: BrokerParts, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = await services.replicas.opened(topic, asked.partition)
+        partition = await broker.replicas.opened(topic, asked.partition)
         partition.led()
         fault = epoch_fault(asked.current_leader_epoch, partition.leader_epoch)
     except MagicbyteError as error:
@@ -190,7 +190,63 @@ async def _end_of_epoch(services: OffsetServices, topic: str, asked: OffsetForLe
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {
-    ListOffsetsRequest: list_offsets,
-    OffsetForLeaderEpochRequest: offset_for_leader_epoch,
-}
+_EPOCHS: Final = RequiredRights(
+    OffsetForLeaderEpochResponse,
+    rows=ResponseRows(
+        "topics",
+        "topic",
+        "topics",
+        OffsetForLeaderTopicResult,
+        "topic",
+        PartitionRows("partitions", "partition", "partitions", EpochEndOffset, "partition"),
+    ),
+    each=need_of_topic(AclOperation.DESCRIBE),
+    top=None,
+)
+
+
+async def _authorized_leader_epochs(
+    broker: BrokerParts, request: Request[OffsetForLeaderEpochRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Allow brokers to ask about all topics, consumers about those that they may describe."""
+    if caller.may(ACT, CLUSTER_NAME):
+        return await handler(request)
+    return await _EPOCHS(broker, request, handler, caller)
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.LIST_OFFSETS,
+        range(11),
+        list_offsets,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=RequiredRights(
+            ListOffsetsResponse,
+            rows=ResponseRows(
+                "topics",
+                "name",
+                "topics",
+                ListOffsetsTopicResponse,
+                parts=PartitionRows(
+                    "partitions",
+                    "partition_index",
+                    "partitions",
+                    ListOffsetsPartitionResponse,
+                    "partition_index",
+                    {"timestamp": -1, "offset": -1},
+                ),
+            ),
+            each=need_of_topic(AclOperation.DESCRIBE),
+            top=None,
+        ),
+    ),
+    Route(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        range(5),
+        offset_for_leader_epoch,
+        most_bytes=8 * MIB,
+        most_elements=MANY,
+        rights=_authorized_leader_epochs,
+    ),
+)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.engine.cluster.acls import AclOperation
 from magicbyte.engine.errors import (
     AppendRefusedError,
     ErrorCode,
     MagicbyteError,
     NotReplicatedError,
+    ProtocolError,
     RequestRefusedError,
     UnknownTopicError,
 )
+from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -25,17 +27,23 @@ from magicbyte.engine.protocol.messages.produce import (
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.server.coordinating.verification import asks, guarded, is_transactional, names_several
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
+from magicbyte.server.serving.authorization import (
+    WRITE_ID,
+    AuthorizedCaller,
+    PartitionRows,
+    RequiredRights,
+    ResponseRows,
+    need_of_topic,
+)
 from magicbyte.server.serving.metrics import now_ns
+from magicbyte.server.serving.routes import MANY, Route
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.append.rules import AppendRules
-    from magicbyte.server.coordinating.verification import VerificationServices
-    from magicbyte.server.partitions.appends import Appends
+    from magicbyte.engine.protocol import Message
+    from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.partitions.partition import ServedPartition
-    from magicbyte.server.partitions.replicas import Replicas
-    from magicbyte.server.serving.request import Request, UnboundHandler
-    from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.serving.request import Handler, Request
 
 _ACKS: Final = (-1, 0, 1)
 _ALL: Final = -1
@@ -53,18 +61,7 @@ _TOGETHER: Final = 64  # partitions of a request that are appended to concurrent
 _STEPS: Final = 20  # to append to a partition, on the event loop
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceServices:
-    """The parts of the broker that Produce uses."""
-
-    runtime: Runtime
-    topics: Topics
-    replicas: Replicas
-    appends: Appends
-    verification: VerificationServices
-
-
-async def produce(services: ProduceServices, request: Request[ProduceRequest]) -> ProduceResponse | None:
+async def produce(broker: BrokerParts, request: Request[ProduceRequest]) -> ProduceResponse | None:
     """Append the sets of each partition, each with its own result.
 
     With acks=0 there is no response: a refusal closes the connection, and is logged.
@@ -72,11 +69,11 @@ async def produce(services: ProduceServices, request: Request[ProduceRequest]) -
     message = request.message
     parts = [(topic.name, part) for topic in message.topic_data for part in topic.partition_data]
     answers = list[PartitionProduceResponse]()
-    if (refused := _refusal(services, request, parts)) is not None:
-        answers = [_answer(services, request.version, topic, part.index, None, refused) for topic, part in parts]
+    if (refused := _refusal(broker, request, parts)) is not None:
+        answers = [_answer(broker, request.version, topic, part.index, None, refused) for topic, part in parts]
         parts = []
     for at in range(0, len(parts), _TOGETHER):
-        answers += await _append(services, request, parts[at : at + _TOGETHER])
+        answers += await _append(broker, request, parts[at : at + _TOGETHER])
     results = iter(answers)
     responses = [
         TopicProduceResponse(name=topic.name, partition_responses=[next(results) for _ in topic.partition_data])
@@ -93,20 +90,20 @@ async def produce(services: ProduceServices, request: Request[ProduceRequest]) -
 
 
 def _refusal(
-    services: ProduceServices, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
+    broker: BrokerParts, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
 ) -> RequestRefusedError | None:
     """Return why a whole request is refused: its transactional fields contradict its sets."""
-    bound = (part.records for topic, part in parts if _needs_id(services, topic, part.records))
+    bound = (part.records for topic, part in parts if _needs_id(broker, topic, part.records))
     if request.message.transactional_id is None:
         if next(bound, None) is not None:
             return RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
-    elif len(parts) > 1 and asks(services.runtime, request.version) and names_several(bound):
+    elif len(parts) > 1 and asks(broker.runtime, request.version) and names_several(bound):
         return RequestRefusedError(_NOT_ITS_PRODUCER, "transactional records of several producers")
     return None
 
 
 async def _append(
-    services: ProduceServices, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
+    broker: BrokerParts, request: Request[ProduceRequest], parts: Sequence[tuple[str, PartitionProduceData]]
 ) -> list[PartitionProduceResponse]:
     """Append the sets of some partitions, and return the result of each."""
     partitions: list[ServedPartition | None] = [None] * len(parts)
@@ -114,26 +111,26 @@ async def _append(
     sets: dict[int, NewSet] = {}
     async for at, (topic, part) in request.turns.over(enumerate(parts), _STEPS):
         try:
-            partitions[at] = partition = await _partition(services, request, topic, part.index)
-            sets[at] = _new_set(services, request, partition, part)
+            partitions[at] = partition = await _partition(broker, request, topic, part.index)
+            sets[at] = _new_set(broker, request, partition, part)
         except MagicbyteError as error:
             outcomes[at] = error
     if request.message.transactional_id is not None:
-        sets, refused = await guarded(services.verification, request, sets)
+        sets, refused = await guarded(broker.verification, request, sets)
         for at, why in refused.items():
             outcomes[at] = why
-    for at, outcome in zip(sets, await services.appends.append_all(list(sets.values())), strict=True):
+    for at, outcome in zip(sets, await broker.appends.append_all(list(sets.values())), strict=True):
         outcomes[at] = outcome
     if request.message.acks == _ALL:
-        await _replicate(services, request, outcomes, partitions)
+        await _replicate(broker, request, outcomes, partitions)
     return [
-        _answer(services, request.version, topic, part.index, partition, outcome)
+        _answer(broker, request.version, topic, part.index, partition, outcome)
         for (topic, part), partition, outcome in zip(parts, partitions, outcomes, strict=True)
     ]
 
 
 async def _replicate(
-    services: ProduceServices,
+    broker: BrokerParts,
     request: Request[ProduceRequest],
     outcomes: list[Appended | Exception | None],
     partitions: Sequence[ServedPartition | None],
@@ -145,7 +142,7 @@ async def _replicate(
     for at, (outcome, partition) in enumerate(zip(outcomes, partitions, strict=True)):
         if isinstance(outcome, Appended) and partition is not None and outcome.leader.followers:
             try:
-                least = services.topics.known(partition.topic).config.min_insync_replicas
+                least = broker.topics.known(partition.topic).config.min_insync_replicas
             except UnknownTopicError as error:  # it was deleted meanwhile
                 outcomes[at] = error
                 continue
@@ -153,7 +150,7 @@ async def _replicate(
     if not waits:
         return
     started = now_ns()
-    codes = await services.appends.replicated(list(waits.values()), request.message.timeout_ms)
+    codes = await broker.appends.replicated(list(waits.values()), request.message.timeout_ms)
     request.connection.waited_ns += now_ns() - started
     for at, code in zip(waits, codes, strict=True):
         if code:
@@ -161,7 +158,7 @@ async def _replicate(
 
 
 def _answer(
-    services: ProduceServices,
+    broker: BrokerParts,
     version: int,
     topic: str,
     index: int,
@@ -172,7 +169,7 @@ def _answer(
     if isinstance(outcome, AppendRefusedError):
         start = _NO_OFFSET
         if partition is not None:
-            services.runtime.metrics.of(topic).sets_refused += 1
+            broker.runtime.metrics.of(topic).sets_refused += 1
             if outcome.code not in _NO_LOG_ASKED and not isinstance(outcome, RequestRefusedError):
                 start = partition.log.log_start_offset
         return PartitionProduceResponse(
@@ -205,35 +202,33 @@ def _answer(
     )
 
 
-async def _partition(
-    services: ProduceServices, request: Request[ProduceRequest], topic: str, index: int
-) -> ServedPartition:
+async def _partition(broker: BrokerParts, request: Request[ProduceRequest], topic: str, index: int) -> ServedPartition:
     """Return the partition, if this client may write to it."""
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
-    partition = await services.replicas.opened(topic, index)
+    partition = await broker.replicas.opened(topic, index)
     partition.led()
-    services.runtime.metrics.of(topic).produce_requests += 1
-    if services.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
+    broker.runtime.metrics.of(topic).produce_requests += 1
+    if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
     return partition
 
 
-def _needs_id(services: ProduceServices, topic: str, records: object) -> bool:
+def _needs_id(broker: BrokerParts, topic: str, records: object) -> bool:
     """Return whether a set requires a transactional id; one that is appended unchanged may be of any transaction."""
     if not is_transactional(records):
         return False
-    known = services.topics.get(topic)
+    known = broker.topics.get(topic)
     return known is None or not known.config.is_identical
 
 
 def _new_set(
-    services: ProduceServices,
+    broker: BrokerParts,
     request: Request[ProduceRequest],
     partition: ServedPartition,
     produced: PartitionProduceData,
 ) -> NewSet:
-    config = services.topics.known(partition.topic).config
+    config = broker.topics.known(partition.topic).config
     wanted = config.min_insync_replicas
     if request.message.acks == _ALL and wanted > 1:  # the only replica, the leader, is always in sync
         partition.check_in_sync(wanted)
@@ -252,4 +247,43 @@ def _new_set(
     return NewSet(partition, records, rules, request.version, request.client, dialect, is_ours)
 
 
-HANDLERS: Final[Mapping[type, UnboundHandler]] = {ProduceRequest: produce}
+_PRODUCED: Final = ResponseRows(
+    "topic_data",
+    "name",
+    "responses",
+    TopicProduceResponse,
+    parts=PartitionRows(
+        "partition_data",
+        "index",
+        "partition_responses",
+        PartitionProduceResponse,
+        "index",
+        {"base_offset": -1},
+    ),
+)
+_RIGHTS: Final = RequiredRights(ProduceResponse, rows=_PRODUCED, each=need_of_topic(AclOperation.WRITE), top=None)
+
+
+async def _authorized_produce(
+    broker: BrokerParts, request: Request[ProduceRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Append transactional sets only for those who may use the transactional id."""
+    message, name = request.message, request.message.transactional_id
+    sets = (part.records for topic in message.topic_data for part in topic.partition_data)
+    if name is not None and not caller.may(WRITE_ID, name) and any(is_transactional(each) for each in sets):
+        if not message.acks:
+            raise ProtocolError("a request without an answer", expected="an id that may be used", found="another")
+        return _RIGHTS.refuse_all(message, request.version, WRITE_ID.code)
+    return await _RIGHTS(broker, request, handler, caller)
+
+
+ROUTES: Final = (
+    Route(
+        ApiKey.PRODUCE,
+        range(13),  # later ones identify topics by id
+        produce,
+        most_bytes=None,
+        most_elements=MANY,
+        rights=_authorized_produce,
+    ),
+)

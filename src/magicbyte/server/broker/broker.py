@@ -29,9 +29,10 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import registration_version
+from magicbyte.server.apis.broker_parts import BrokerParts
+from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.apis.sessions import Sessions
 from magicbyte.server.broker import adoption
-from magicbyte.server.broker.wiring import BrokerParts
 from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
 from magicbyte.server.coordinating.coordinators import Coordinators
 from magicbyte.server.metadata.layout import DEFAULT_ENTITY, dump_broker
@@ -41,7 +42,7 @@ from magicbyte.server.partitions.appends import Appends
 from magicbyte.server.partitions.background import Background
 from magicbyte.server.partitions.replicas import Replicas
 from magicbyte.server.partitions.throttles import ReplicationThrottle
-from magicbyte.server.serving.dispatch import Dispatcher, Router, load_handlers, terms_of
+from magicbyte.server.serving.dispatch import FIRST_ASKED, Dispatcher, Router
 from magicbyte.server.serving.request import ClientConnection
 from magicbyte.server.serving.runtime import Runtime
 from magicbyte.server.serving.threads import SystemThreads, Threads
@@ -103,7 +104,7 @@ class Broker:
     producer_ids: cluster.ProducerIds
     appends: Appends
     parts: BrokerParts
-    """All parts, as handlers get them (`wiring.py`)."""
+    """All parts, as handlers get them."""
     http_port: int
     links: Links | None = None
     """Connections to the other brokers of a cluster; None without one."""
@@ -152,7 +153,9 @@ class Broker:
         Raises LogDirectoryError if another process has the directory, InvalidConfigError, NetworkError for an
         unavailable address; then nothing is left open.
         """
-        loading = asyncio.create_task(self.reading.run(load_handlers))  # while the disk is awaited
+        loading = asyncio.create_task(
+            self.reading.run(BROKER_ROUTES.load_all, FIRST_ASKED)
+        )  # while the disk is awaited
         await asyncio.sleep(0)
         try:
             if self._session is not None:
@@ -328,7 +331,7 @@ class Broker:
 
     async def _listen(self) -> None:
         config = self.config
-        self._router = Router(self.runtime, self.parts.services_of, self.parts.guard)
+        self._router = Router(self.runtime, BROKER_ROUTES, self.parts, self.authorizer)
         self._server = Server(
             _limits(config),
             self._connected,
@@ -551,7 +554,7 @@ def _slow_ns(config: BrokerConfig) -> float:
 def _limits(config: BrokerConfig) -> PeerLimits:
     return PeerLimits(
         largest_frame=config.socket_request_max_bytes,
-        terms_of=terms_of,
+        terms_of=BROKER_ROUTES.terms_of,
         connections=config.max_connections,
         connections_per_host=config.max_connections_per_ip,
         idle_ms=config.connections_max_idle_ms,

@@ -6,33 +6,31 @@ waits for its disk.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from magicbyte.access.net.server import Hold, Mute, Terms
+from magicbyte.access.net.server import Hold, Mute
 from magicbyte.engine.errors import TooManyElementsError, UnsupportedVersionError
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol import APIS, Api, read_request_header, write_response
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.message import Allowance
 from magicbyte.engine.protocol.outcomes import Collect, codes_of
+from magicbyte.server.serving.authorization import AuthorizedCaller
 from magicbyte.server.serving.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
-from magicbyte.server.serving.request import ClientConnection, Handler, Request, UnboundHandler
+from magicbyte.server.serving.request import ClientConnection, Handler, Request
 from magicbyte.server.settings.offer import unsupported_versions
-from magicbyte.server.settings.versions import OTHERS_MOST_BYTES, SERVED
 
 if TYPE_CHECKING:
     from magicbyte.access.net.server import Answer
     from magicbyte.engine.protocol import Message
     from magicbyte.engine.protocol.messages.request_header import RequestHeader
+    from magicbyte.server.serving.authorization import Authorizes
+    from magicbyte.server.serving.routes import Route, Routes
     from magicbyte.server.serving.runtime import Runtime
-
-    Guard = Callable[[int, Request[Any], Handler], Awaitable[Message | None]]
 
 log = logger(__name__)
 
@@ -42,69 +40,45 @@ FEW_ELEMENTS: Final = 2_000
 LARGE_BODY: Final = 1 << 20  # bytes, after which memory is returned to the system
 ELEMENT_BYTES: Final = 512
 """Memory counted for each element of a larger message: its object, and that in the response."""
-_ANY_SIZE: Final = 1 << 31  # larger than any frame: the setting is the limit
-_KEY: Final = struct.Struct(">h")
 
 
 @dataclass(frozen=True, slots=True)
-class _Route:
+class _BoundRoute:
+    """A route of one server: its handler is bound to its services."""
+
+    route: Route
     api: Api
     request: type[Message]
     handler: Handler
     codes: Collect | None
-    most_elements: int
-
-
-_UNBOUND: Final[dict[int, UnboundHandler]] = {}  # those whose module was imported
-
-
-def _unbound(key: int) -> UnboundHandler:
-    module: Any = import_module(f"magicbyte.server.apis.{SERVED[key].module}")
-    return _UNBOUND.setdefault(key, module.HANDLERS[APIS[key].request])
-
-
-def load_handlers(keys: Iterable[int] = FIRST_ASKED) -> None:
-    """Import the modules for requests, by default for those that a client sends first."""
-    for key in keys:
-        _unbound(key)
-        codes_of(APIS[key].response)
 
 
 class Router:
-    """The handlers of one broker, each bound to its services at its first request.
+    """The routes of one server, each bound at its first request.
 
-    `services_of` returns the services for the handlers of a module. `guard` answers a request by its API key and
-    handler, as far as its sender may; None if everything is allowed.
+    `services`: the first parameter of all handlers. `authorizer`: None if everything is allowed.
     """
 
-    def __init__(self, runtime: Runtime, services_of: Callable[[str], Any], guard: Guard | None) -> None:
-        self.runtime, self.guard = runtime, guard
-        self._services_of = services_of
-        self._services: dict[str, Any] = {}  # by module
-        self.routes: dict[int, _Route] = {}  # by API key
+    def __init__(self, runtime: Runtime, routes: Routes, services: object, authorizer: Authorizes | None) -> None:
+        self.runtime, self._routes, self._services, self._authorizer = runtime, routes, services, authorizer
+        self.bound: dict[int, _BoundRoute] = {}  # by API key
 
-    async def route(self, key: int) -> _Route:
-        """Return the route of an API's requests, importing its module if needed."""
-        handler = _UNBOUND[key] if key in _UNBOUND else await self.runtime.reading.run(_unbound, key)
-        if (route := self.routes.get(key)) is None:
-            served, api = SERVED[key], APIS[key]
-            if served.module not in self._services:
-                self._services[served.module] = self._services_of(served.module)
-            bound = partial(handler, self._services[served.module])
-            route = self.routes[key] = _Route(api, api.request, bound, codes_of(api.response), served.most_elements)
-        return route
+    async def route(self, key: int) -> _BoundRoute:
+        """Return the route of an API's requests; its module is imported if needed."""
+        route = self._routes.loaded(key)
+        if route is None:
+            route = await self.runtime.reading.run(self._routes.load, key)
+        if (bound := self.bound.get(key)) is None:
+            api, handler = APIS[key], partial(route.handler, self._services)
+            bound = self.bound[key] = _BoundRoute(route, api, api.request, handler, codes_of(api.response))
+        return bound
 
-    def handle(self, route: _Route, request: Request[Any]) -> Awaitable[Message | None]:
-        """Return the response of the handler, as far as the authorizer permits."""
-        return route.handler(request) if self.guard is None else self.guard(route.api.key, request, route.handler)
-
-
-def terms_of(head: memoryview) -> Terms:
-    """Return the treatment of a frame that begins with `head`, which starts with the API key."""
-    served = SERVED.get(_KEY.unpack_from(head)[0])
-    if served is None:
-        return Terms(OTHERS_MOST_BYTES, is_kept=False)
-    return Terms(_ANY_SIZE if served.most_bytes is None else served.most_bytes, is_kept=served.most_bytes is None)
+    def handle(self, bound: _BoundRoute, request: Request[Any]) -> Awaitable[Message | None]:
+        """Return the response of the handler, as far as the caller is authorized."""
+        rights = bound.route.rights
+        if self._authorizer is None or rights is None:
+            return bound.handler(request)
+        return rights(self._services, request, bound.handler, AuthorizedCaller(self._authorizer, request.connection))
 
 
 class Dispatcher:
@@ -127,9 +101,9 @@ class Dispatcher:
             return self._refuse(api, header.request_api_version, header.correlation_id)
         started, connection = now_ns(), self._connection
         connection.waited_ns = 0
-        route = self._router.routes.get(api.key)
-        if route is None:
-            route = await self._router.route(api.key)
+        bound = self._router.bound.get(api.key)
+        if bound is None:
+            bound = await self._router.route(api.key)
         body, size = frame[at:], len(frame)
         if len(body) >= LARGE_BODY:
             self._runtime.trimming.ask()
@@ -137,61 +111,61 @@ class Dispatcher:
         message = None
         # Trailing bytes are ignored, as in Kafka: librdkafka 2.16 sends three too many when it asks for all topics.
         if len(body) <= FEW_ELEMENTS:  # each element takes at least a byte
-            message, _ = route.request.read_at(body, 0, version)
+            message, _ = bound.request.read_at(body, 0, version)
         else:
             with suppress(TooManyElementsError):
-                message, _ = route.request.read_within(body, 0, version, Allowance(FEW_ELEMENTS))
+                message, _ = bound.request.read_within(body, 0, version, Allowance(FEW_ELEMENTS))
         if message is None:
-            answering = self._answer_large(route, header, body, size, started)
+            answering = self._answer_large(bound, header, body, size, started)
             del body
             return await answering
         del body
         request = Request(message, version, header.client_id, connection, self._client(header.client_id or ""))
-        response = await self._router.handle(route, request)
+        response = await self._router.handle(bound, request)
         pause = None
         if self._runtime.quotas.is_limiting:
-            pause = self._charge(route, request, response, size, started)
+            pause = self._charge(bound, request, response, size, started)
         if request.turns.is_long:
-            return await self._answer_long(route, request, response, header.correlation_id, started, pause)
+            return await self._answer_long(bound, request, response, header.correlation_id, started, pause)
         answer = None
         if response is not None:
             frame_out = write_response(response, version, correlation_id=header.correlation_id)
             answer = cast("Answer", frame_out.pieces())  # pieces that are elsewhere come from handlers, and can be sent
-            if route.codes is not None:
-                route.codes(response, self._runtime.metrics.apis[api.key].codes)
-        self._count(route, version, started)
+            if bound.codes is not None:
+                bound.codes(response, self._runtime.metrics.apis[api.key].codes)
+        self._count(bound, version, started)
         return answer if pause is None else pause.around(answer)
 
     def _charge(
-        self, route: _Route, request: Request[Any], response: Message | None, size: int, started_ns: int
+        self, bound: _BoundRoute, request: Request[Any], response: Message | None, size: int, started_ns: int
     ) -> Mute | Hold | None:
         """Record what a request of `size` bytes has used in its quotas; return how its client is throttled."""
-        quotas, key = self._runtime.quotas, route.api.key
+        quotas = self._runtime.quotas
         busy_ns = now_ns() - started_ns - self._connection.waited_ns
-        wait_ms = quotas.charge(key, request, response, route.codes, size, busy_ns)
+        wait_ms = quotas.charge(bound.route, request, response, bound.codes, size, busy_ns)
         return quotas.pause(response, wait_ms) if wait_ms else None
 
     async def _answer_large(
-        self, route: _Route, header: RequestHeader, body: memoryview, size: int, started: int
+        self, bound: _BoundRoute, header: RequestHeader, body: memoryview, size: int, started: int
     ) -> Answer | None:
         """Answer a request with many elements: it is parsed in a thread, with its memory counted before."""
-        runtime, version, most = self._runtime, header.request_api_version, route.most_elements
+        runtime, version, most = self._runtime, header.request_api_version, bound.route.most_elements
         async with runtime.memory.message(min(most, len(body)) * ELEMENT_BYTES):
-            read = partial(route.request.read_within, body, 0, version, Allowance(most))
+            read = partial(bound.request.read_within, body, 0, version, Allowance(most))
             message, _ = await runtime.messages.run(read)
             del body, read
             client = self._client(header.client_id or "")
             request = Request(message, version, header.client_id, self._connection, client, is_large=True)
             del message
-            response = await self._router.handle(route, request)
+            response = await self._router.handle(bound, request)
             pause = None
             if runtime.quotas.is_limiting:
-                pause = self._charge(route, request, response, size, started)
-            return await self._answer_long(route, request, response, header.correlation_id, started, pause)
+                pause = self._charge(bound, request, response, size, started)
+            return await self._answer_long(bound, request, response, header.correlation_id, started, pause)
 
     async def _answer_long(
         self,
-        route: _Route,
+        bound: _BoundRoute,
         request: Request[Any],
         response: Message | None,
         correlation_id: int,
@@ -201,11 +175,11 @@ class Dispatcher:
         """Encode a response that may be long in a thread, one such response of this broker at a time."""
         runtime, answer = self._runtime, None
         if response is not None:
-            writing = partial(_written, route, response, request.version, correlation_id)
+            writing = partial(_written, bound, response, request.version, correlation_id)
             del response
             answer, codes = await runtime.messages.run(writing)
-            runtime.metrics.apis[route.api.key].codes.extend(codes)
-        self._count(route, request.version, started)
+            runtime.metrics.apis[bound.api.key].codes.extend(codes)
+        self._count(bound, request.version, started)
         runtime.trimming.ask()
         return answer if pause is None else pause.around(answer)
 
@@ -225,9 +199,9 @@ class Dispatcher:
         connection.asked.clear()
         return found
 
-    def _count(self, route: _Route, version: int, started_ns: int) -> None:
+    def _count(self, bound: _BoundRoute, version: int, started_ns: int) -> None:
         """Count an answered request, and log it if it was slow, apart from waiting."""
-        runtime, connection, key, ended_ns = self._runtime, self._connection, route.api.key, now_ns()
+        runtime, connection, key, ended_ns = self._runtime, self._connection, bound.api.key, now_ns()
         waited_ns, total_ns = connection.waited_ns, ended_ns - started_ns
         asked = connection.asked.get((key, version))
         if asked is None:
@@ -243,7 +217,7 @@ class Dispatcher:
         if len(counters.totals) >= MOST_NEW or len(codes) >= MOST_NEW:
             counters.sort()
         if total_ns - waited_ns >= runtime.slow_ns:
-            self._tell_slow(route.api, version, total_ns - waited_ns)
+            self._tell_slow(bound.api, version, total_ns - waited_ns)
 
     def _tell_slow(self, api: Api, version: int, local_ns: int) -> None:
         connection, client = self._connection, self._connection.client or UNNAMED
@@ -269,10 +243,10 @@ class Dispatcher:
         return write_response(unsupported_versions(offer), 0, correlation_id=correlation_id).buffers()
 
 
-def _written(route: _Route, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:
+def _written(bound: _BoundRoute, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:
     """Return the encoded response, and its error codes."""
     codes: list[int] = []
     answer = cast("Answer", write_response(response, version, correlation_id=correlation_id).pieces())
-    if route.codes is not None:
-        route.codes(response, codes)
+    if bound.codes is not None:
+        bound.codes(response, codes)
     return answer, codes

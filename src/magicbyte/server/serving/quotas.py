@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from magicbyte.access.net.server import Hold, Mute
 from magicbyte.access.security.quotas import (
@@ -39,12 +39,10 @@ if TYPE_CHECKING:
     from magicbyte.engine.protocol.messages.fetch import FetchRequest, PartitionData
     from magicbyte.engine.protocol.outcomes import Collect
     from magicbyte.server.serving.request import ClientConnection, Request
+    from magicbyte.server.serving.routes import Route
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.listeners import Listener
     from magicbyte.server.settings.offer import Offer
-
-_OF_BROKERS: Final = frozenset({4, 5, 6, 7, 27, 56, 67})
-"""Requests that need ClusterAction: exempt, unless they are refused."""
 
 
 class BrokerQuotas:
@@ -120,15 +118,21 @@ class BrokerQuotas:
         return self.connections.arrived(listener.name, address, self._clock.monotonic_ms())
 
     def charge(
-        self, key: int, request: Request[Any], response: Message | None, codes: Collect | None, size: int, busy_ns: int
+        self,
+        route: Route,
+        request: Request[Any],
+        response: Message | None,
+        codes: Collect | None,
+        size: int,
+        busy_ns: int,
     ) -> int:
         """Record the usage of a request of `size` bytes; return the client's throttle time in ms."""
         limits, now_ms, connection = self.limits_of(request), self._clock.monotonic_ms(), request.connection
         wait_ms, connection.throttled_until_ms = max(connection.throttled_until_ms - now_ms, 0), 0
-        if key == ApiKey.PRODUCE and (limit := limits.get(QuotaType.PRODUCE)) is not None:
+        if route.key == ApiKey.PRODUCE and (limit := limits.get(QuotaType.PRODUCE)) is not None:
             wait_ms = max(wait_ms, self.meters[QuotaType.PRODUCE].record(limit.used_by, size, limit.limit, now_ms))
         limit = limits.get(QuotaType.REQUEST)
-        if limit is not None and not _is_exempt(key, request, response, codes):
+        if limit is not None and not _is_exempt(route, request, response, codes):
             percent = busy_ns * 100 / 1e9
             wait_ms = max(wait_ms, self.meters[QuotaType.REQUEST].record(limit.used_by, percent, limit.limit, now_ms))
         return wait_ms
@@ -226,13 +230,13 @@ def _limits(values: Values) -> dict[QuotaType, float]:
     return {TYPES[name]: limit for name, limit in values.items() if name in TYPES}
 
 
-def _is_exempt(key: int, request: Request[Any], response: Message | None, codes: Collect | None) -> bool:
-    """Return whether a request's time is not counted: those of brokers, and those without a response."""
-    if key == ApiKey.PRODUCE:
+def _is_exempt(route: Route, request: Request[Any], response: Message | None, codes: Collect | None) -> bool:
+    """Return whether a request's time is not counted: those of brokers unless refused, and those without a response."""
+    if route.key == ApiKey.PRODUCE:
         return not request.message.acks
-    if key == ApiKey.FETCH:
+    if route.key == ApiKey.FETCH:
         return bool(request.message.replica_id >= 0)
-    if key not in _OF_BROKERS:
+    if not route.of_brokers:
         return False
     found: list[int] = []
     if response is not None and codes is not None:

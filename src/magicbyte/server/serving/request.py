@@ -68,4 +68,4 @@ response, and closes the connection.
 """
 
 UnboundHandler: TypeAlias = Callable[[Any, Request[Any]], Awaitable[Message | None]]
-"""A handler as defined in its module: its services are the first parameter (`wiring.py`)."""
+"""A handler as defined in its module: its services are the first parameter."""

@@ -15,7 +15,8 @@ from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.releases import FIRST_WITH_FEATURES, Release, inter_broker_versions
 from magicbyte.engine.transactions.rules import FIRST_OF_PROTOCOL_2
-from magicbyte.server.settings.versions import SERVED, versions_response
+from magicbyte.server.settings.served import SERVED
+from magicbyte.server.settings.versions import versions_response
 
 _FIRST, _FIRST_AFTER = "0.8.2", "4.2"
 _OWN_PROTOCOL: Final = (2, 8)

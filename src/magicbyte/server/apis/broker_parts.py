@@ -1,0 +1,69 @@
+"""The parts of a broker that handlers use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from magicbyte.server.coordinating.topic_changes import TopicChanges
+
+if TYPE_CHECKING:
+    from magicbyte.engine.log.live.log_directory import LogDirectory
+    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.server.apis.sessions import Sessions
+    from magicbyte.server.coordinating.coordinators import Coordinators
+    from magicbyte.server.coordinating.verification import VerificationServices
+    from magicbyte.server.partitions.appends import Appends
+    from magicbyte.server.partitions.background import Background
+    from magicbyte.server.partitions.replicas import Replicas
+    from magicbyte.server.partitions.throttles import ReplicationThrottle
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.authorizer import Authorizer
+    from magicbyte.server.stores.cluster import ProducerIds
+    from magicbyte.server.stores.cluster_view import ClusterView
+    from magicbyte.server.stores.controller import ControllerService
+    from magicbyte.server.stores.membership import Membership
+    from magicbyte.server.stores.metadata_cache import MetadataCache
+    from magicbyte.server.stores.topics import Topics
+
+
+@dataclass(frozen=True, eq=False)
+class BrokerParts:
+    """The parts of a broker that its handlers use: their first parameter.
+
+    `cache` and `membership` are None for a broker that is a cluster by itself, `authorizer` if everything is allowed.
+    `controller` returns the candidate, None until it exists.
+    """
+
+    runtime: Runtime
+    cluster_id: str
+    metadata: MetadataStore
+    logs: LogDirectory
+    topics: Topics
+    cluster_view: ClusterView
+    cache: MetadataCache | None
+    membership: Membership | None
+    controller: Callable[[], ControllerService | None]
+    replicas: Replicas
+    appends: Appends
+    coordinators: Coordinators
+    background: Background
+    producer_ids: ProducerIds
+    sessions: Sessions
+    leader_throttle: ReplicationThrottle
+    authorizer: Authorizer | None
+    config_changed: Callable[[], None]
+
+    @cached_property
+    def topic_changes(self) -> TopicChanges:
+        """Creates and deletes topics."""
+        return TopicChanges(self.runtime, self.topics, self.replicas, self.coordinators, self.background)
+
+    @cached_property
+    def verification(self) -> VerificationServices:
+        """Verifies transactions with their coordinators."""
+        from magicbyte.server.coordinating.verification import VerificationServices
+
+        return VerificationServices(self.runtime, self.replicas, self.coordinators)
