@@ -10,11 +10,13 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from magicbyte.engine.protocol import APIS
 from magicbyte.schema import load_directory
 from magicbyte.schema.output import stale, write
 from magicbyte.schema.pages import Folder, index, pages
 from magicbyte.schema.python import api_keys, api_table, modules
 from magicbyte.server import apis
+from magicbyte.server.serving.authorization import RequiredRights
 from magicbyte.server.serving.routes import Route
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,7 +43,7 @@ def served() -> str:
             "",
             "SERVED: Final[Mapping[int, Served]] = {",
             *(
-                f'    {key}: Served("{name}", {range_text(route.versions)}, {route.most_bytes}, {route.most_elements}),'
+                f'    {key}: Served("{name}", range({route.versions.stop}), {route.most_bytes}, {route.most_elements}),'
                 for key, (name, route) in sorted(rows.items())
             ),
             "}",
@@ -50,9 +52,48 @@ def served() -> str:
     )
 
 
-def range_text(versions: range) -> str:
-    """Return the expression for the versions of an API, which begin with 0."""
-    return f"range({versions.stop})"
+def page_of_apis() -> str:
+    """Return the page with the table of served APIs."""
+    rows = sorted((route for declared in routes().values() for route in declared), key=lambda route: route.key)
+    return "\n".join(
+        [
+            "<!-- Generated from the routes in src/magicbyte/server/apis by tools/generate.py. Do not edit. -->",
+            "",
+            "# Supported requests",
+            "",
+            "What a broker answers, the largest request, and the rights that its sender needs if there is an",
+            "[authorizer](acls.md). For operators and authors of clients. A number in parentheses is the error code",
+            "without the right. Each API is declared beside its handler in [`apis/`](../../src/magicbyte/server/apis).",
+            "",
+            "Produce 12, EndTxn 5 and TxnOffsetCommit 5 belong to protocol 2 of transactions: they are answered with",
+            "`as.version` 4.0 or later. Bytes and elements are bounds of one request, counted before it is read.",
+            "",
+            "| Key | API | Versions | Bytes | Elements | Rights |",
+            "|---|---|---|---|---|---|",
+            *(
+                f"| {route.key} | {APIS[route.key].name} | {_span(route.versions)} | {_size(route.most_bytes)} "
+                f"| {route.most_elements:,} | {_rights(route)} |"
+                for route in rows
+            ),
+            "",
+        ]
+    )
+
+
+def _span(versions: range) -> str:
+    return "0" if len(versions) == 1 else f"0 to {versions[-1]}"
+
+
+def _size(most_bytes: int | None) -> str:
+    if most_bytes is None:
+        return "`socket.request.max.bytes`"
+    return f"{most_bytes >> 10} KiB" if most_bytes < 1 << 20 else f"{most_bytes >> 20} MiB"
+
+
+def _rights(route: Route) -> str:
+    if isinstance(route.rights, RequiredRights):
+        return str(route.rights)
+    return "none" if route.rights is None else (route.rights.__doc__ or "").splitlines()[0].rstrip(".")
 
 
 def generated(root: Path = ROOT) -> dict[Path, dict[str, str]]:
@@ -63,6 +104,8 @@ def generated(root: Path = ROOT) -> dict[Path, dict[str, str]]:
     found = {
         protocol: {"api_key.py": api_keys(schemas["messages"]), "apis.py": api_table(schemas["messages"])},
         docs: {"messages.md": index(**schemas, history=history)},
+        root / "src/magicbyte/server/settings": {"served.py": served()},
+        root / "docs/broker": {"apis.md": page_of_apis()},
     }
     for folder, code, place in (("messages", "messages", ""), ("records", "stored", "stored"), ("extensions",) * 3):
         way = "../.." if not place else "../../.."

@@ -45,6 +45,7 @@ from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 
 if TYPE_CHECKING:
+    from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.stores.authorizer import Authorizer
 
 _WHY: Final = "No Authorizer is configured."
@@ -52,10 +53,10 @@ _UNKNOWN, _ANY, _MATCH = range(3)
 """Numbers that no ACL has. `_MATCH`: only of patterns."""
 
 
-async def describe_acls(authorizer: Authorizer | None, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
+async def describe_acls(broker: BrokerParts, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
     """Return the ACLs that match a filter."""
     wanted = _filter(request.message)
-    if authorizer is None:
+    if (authorizer := broker.authorizer) is None:
         return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
     resources = []
     async for resource, entries in request.turns.over(authorizer.acls.of.items()):
@@ -81,7 +82,7 @@ async def describe_acls(authorizer: Authorizer | None, request: Request[Describe
     return DescribeAclsResponse(error_message=None, resources=resources)
 
 
-async def create_acls(authorizer: Authorizer | None, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
+async def create_acls(broker: BrokerParts, request: Request[CreateAclsRequest]) -> CreateAclsResponse:
     """Add ACLs, each by itself, except as Kafka does.
 
     A principal or name that is invalid refuses all of the request's ACLs for its resource. An ACL with a number that
@@ -90,7 +91,7 @@ async def create_acls(authorizer: Authorizer | None, request: Request[CreateAcls
     creations = request.message.creations
     if any(_UNKNOWN in _numbers(each) for each in creations):
         raise InvalidRequestError("CreateAcls: expected no type, pattern, operation or permission 0 (unknown)")
-    if authorizer is None:
+    if (authorizer := broker.authorizer) is None:
         refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
         return CreateAclsResponse(results=[refused] * len(creations))
     if any(_is_of_filters(each) for each in creations):
@@ -149,10 +150,10 @@ def _entry(said: AclCreation) -> AccessControlEntry:
     return AccessControlEntry(principal, Permission(said.permission_type), AclOperation(said.operation), said.host)
 
 
-async def delete_acls(authorizer: Authorizer | None, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
+async def delete_acls(broker: BrokerParts, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Delete the ACLs that match filters, and return them."""
     filters = [_filter(each) for each in request.message.filters]  # all, before the first deletion
-    if authorizer is None:
+    if (authorizer := broker.authorizer) is None:
         refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_WHY)
         return DeleteAclsResponse(filter_results=[refused] * len(filters))
     return DeleteAclsResponse(filter_results=[await _delete(authorizer, each) for each in filters])

@@ -183,7 +183,7 @@ async def _producers(broker: BrokerParts, topic: str, index: int) -> PartitionRe
 async def _authorized_describe_cluster(
     _broker: BrokerParts, request: Request[DescribeClusterRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Return the brokers to every client, and the authorized operations to those who may describe the cluster."""
+    """Return the brokers to every client; the authorized operations need cluster Describe."""
     response: Any = await handler(request)
     tell_cluster_operations(request.message, response, caller)
     answered: Message = response
@@ -193,7 +193,7 @@ async def _authorized_describe_cluster(
 async def _authorized_alter_log_dirs(
     _broker: BrokerParts, request: Request[AlterReplicaLogDirsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Allow those who may alter the cluster to move replicas between directories."""
+    """Move replicas between directories with cluster Alter (31 in each partition)."""
     if caller.has(AclOperation.ALTER, ResourceType.CLUSTER):
         return await handler(request)
     topics = dict[str, dict[int, None]]()

@@ -39,6 +39,7 @@ from magicbyte.server.serving.authorization import (
     TOPIC_REFUSED,
     AuthorizedCaller,
     Rights,
+    name_of,
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import MANY, MIB, Route
@@ -238,7 +239,7 @@ async def _alter_broker(broker: BrokerParts, name: str, rewrite: Rewrite, *, val
 
 
 def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Rights:
-    """Return the check for a request about settings: a topic's, or the cluster's."""
+    """Return the check for a request about settings."""
 
     async def answer(
         _broker: BrokerParts, request: Request[Any], handler: Handler, caller: AuthorizedCaller
@@ -262,6 +263,7 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Rights:
         answered: Message = response
         return answered
 
+    answer.__doc__ = f"{name_of(operation)} on the topic (29) or, for settings of brokers, on the cluster (31)."
     return answer
 
 

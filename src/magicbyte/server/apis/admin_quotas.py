@@ -217,7 +217,7 @@ def _refusal(why: str) -> RequestRefusedError:
 async def _authorized_alter_quotas(
     _broker: BrokerParts, request: Request[AlterClientQuotasRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Allow those who may alter the cluster's settings to change quotas."""
+    """Change quotas with cluster AlterConfigs (31 per entity)."""
     if caller.has(AclOperation.ALTER_CONFIGS, ResourceType.CLUSTER):
         return await handler(request)
     refused = [

@@ -157,7 +157,7 @@ def _result(name: str, fault: tuple[ErrorCode, str] | None) -> AlterUserScramCre
 async def _authorized_alter_scram(
     _broker: BrokerParts, request: Request[AlterUserScramCredentialsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Allow those who may alter the cluster to change credentials."""
+    """Change credentials with cluster Alter (31 per user)."""
     if caller.has(AclOperation.ALTER, ResourceType.CLUSTER):
         return await handler(request)
     message = request.message

@@ -362,7 +362,7 @@ async def _delete_records(broker: BrokerParts, topic: str, partition: int, offse
 async def _authorized_create_topics(
     broker: BrokerParts, request: Request[CreateTopicsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Create topics for those who may create all, or these; return their settings to those who may describe them."""
+    """Create topics with cluster or topic Create (29); their settings in the response need topic DescribeConfigs."""
     if not broker.cluster_view.is_controller:
         return await handler(request)
     message = request.message
@@ -394,7 +394,7 @@ async def _authorized_create_topics(
 async def _authorized_delete_topics(
     broker: BrokerParts, request: Request[DeleteTopicsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Delete topics; the name of an id that may not be described is not returned."""
+    """Delete topics with topic Delete (29); the name of an id without topic Describe is not returned."""
     if not broker.cluster_view.is_controller:
         return await handler(request)
     message = request.message
@@ -432,7 +432,7 @@ _GROWN: Final = RequiredRights(
 async def _authorized_create_partitions(
     broker: BrokerParts, request: Request[CreatePartitionsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Add partitions to topics that may be altered; NOT_CONTROLLER takes precedence over missing rights."""
+    """Add partitions with topic Alter (29); NOT_CONTROLLER takes precedence."""
     if not broker.cluster_view.is_controller:
         return await handler(request)
     return await _GROWN(broker, request, handler, caller)

@@ -19,20 +19,21 @@ from magicbyte.server.settings.versions import versions_response
 from magicbyte.server.stores.features import TRANSACTION_VERSION
 
 if TYPE_CHECKING:
-    from magicbyte.server.settings.offer import Offer
+    from magicbyte.server.apis.broker_parts import BrokerParts
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0: Final = 4
 
 
-async def api_versions(offer: Offer, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
+async def api_versions(broker: BrokerParts, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
     """Return the supported versions, and record the client's software."""
     if request.version >= _FIRST_WITH_SOFTWARE:
         name, version = request.message.client_software_name, request.message.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         request.connection.software_name, request.connection.software_version = name, version
+    offer = broker.runtime.offer
     response = versions_response(offer.listed)
     if level := offer.transaction_version:
         if request.version >= _FIRST_WITH_LEVEL_0:  # earlier clients could not parse a 0

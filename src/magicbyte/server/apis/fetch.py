@@ -643,7 +643,7 @@ def epoch_fault(known: int, ours: int) -> ErrorCode:
 async def _authorized_fetch(
     _broker: BrokerParts, request: Request[FetchRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Allow brokers to fetch everything, others topics that they may read; changed rights end a session."""
+    """Return topics with topic Read (29), all to brokers with ClusterAction. Changed rights end a session."""
     message = request.message
     if message.replica_id >= 0:
         if caller.has(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):

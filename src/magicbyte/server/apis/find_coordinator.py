@@ -83,7 +83,7 @@ def _coordinator_of(
 async def _authorized_find_coordinator(
     _broker: BrokerParts, request: Request[FindCoordinatorRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Return the coordinators of groups and transactional ids that may be described."""
+    """Return coordinators with group Describe (30) or transactional id Describe (53)."""
     message = request.message
     kind, code = ResourceType.GROUP, GROUP_REFUSED
     if message.key_type == 1:

@@ -190,7 +190,7 @@ _DESCRIBED: Final = RequiredRights(
 async def _authorized_offset_fetch(
     _broker: BrokerParts, request: Request[OffsetFetchRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Return offsets of groups and topics that may be described."""
+    """Return offsets with group Describe (30) of topics with topic Describe (29)."""
     message, version = request.message, request.version
     if version < _FIRST_WITH_GROUPS:
         if not caller.has(AclOperation.DESCRIBE, ResourceType.GROUP, message.group_id):
@@ -260,7 +260,7 @@ def _group_refused(asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
 async def _authorized_list_groups(
     _broker: BrokerParts, request: Request[ListGroupsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """List all groups for those who may describe the cluster, for others those that they may describe."""
+    """List all groups with cluster Describe, otherwise those with group Describe."""
     response: Any = await handler(request)
     if not caller.has(AclOperation.DESCRIBE, ResourceType.CLUSTER):
         response.groups = [
@@ -273,7 +273,7 @@ async def _authorized_list_groups(
 async def _authorized_describe_groups(
     broker: BrokerParts, request: Request[DescribeGroupsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Describe groups, with the authorized operations if requested."""
+    """Describe groups with group Describe (30)."""
     response: Any = await _DESCRIBED(broker, request, handler, caller)
     if request.message.include_authorized_operations:
         for each in response.groups:
@@ -286,7 +286,7 @@ async def _authorized_describe_groups(
 async def _authorized_commit_offsets(
     _broker: BrokerParts, request: Request[TxnOffsetCommitRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Commit offsets of readable topics, for a readable group, in the caller's own transaction."""
+    """Commit with transactional id Write (53), group Read (30), topic Read (29)."""
     message = request.message
     if code := id_refusal(caller, message.transactional_id, message.group_id):
         return TxnOffsetCommitResponse(topics=[_not_committed(each, code) for each in message.topics])

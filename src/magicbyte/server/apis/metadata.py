@@ -131,7 +131,7 @@ def _describe(broker: BrokerParts, topic: ServedTopic) -> MetadataResponseTopic:
 async def _authorized_metadata(
     broker: BrokerParts, request: Request[MetadataRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Return topics that may be described, and create none without the right to."""
+    """Return topics with topic Describe (29); to create one also needs Create on it or on the cluster."""
     message, version = request.message, request.version
     asked = message.topics
     is_all = asked is None or (not asked and version < _FIRST_OF_ALL_BY_NULL)

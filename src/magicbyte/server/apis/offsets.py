@@ -208,7 +208,7 @@ _EPOCHS: Final = RequiredRights(
 async def _authorized_leader_epochs(
     broker: BrokerParts, request: Request[OffsetForLeaderEpochRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Allow brokers to ask about all topics, consumers about those that they may describe."""
+    """Return epochs of topics with topic Describe (29), all to brokers with cluster ClusterAction."""
     if caller.may(ACT, CLUSTER_NAME):
         return await handler(request)
     return await _EPOCHS(broker, request, handler, caller)

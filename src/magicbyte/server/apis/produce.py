@@ -267,7 +267,7 @@ _RIGHTS: Final = RequiredRights(ProduceResponse, rows=_PRODUCED, each=need_of_to
 async def _authorized_produce(
     broker: BrokerParts, request: Request[ProduceRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Append transactional sets only for those who may use the transactional id."""
+    """Append for those with topic Write (29); sets of a transaction also need transactional id Write (53)."""
     message, name = request.message, request.message.transactional_id
     sets = (part.records for topic in message.topic_data for part in topic.partition_data)
     if name is not None and not caller.may(WRITE_ID, name) and any(is_transactional(each) for each in sets):

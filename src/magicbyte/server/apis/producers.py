@@ -42,7 +42,7 @@ async def init_producer_id(broker: BrokerParts, request: Request[InitProducerIdR
 async def _authorized_init_producer_id(
     _broker: BrokerParts, request: Request[InitProducerIdRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Return ids to those who may write: to any topic, or with their transactional id."""
+    """Return ids with cluster IdempotentWrite or Write on any topic (31), or transactional id Write (53)."""
     name = request.message.transactional_id
     code = ErrorCode.NONE
     if name is not None:

@@ -168,7 +168,7 @@ async def list_all(broker: BrokerParts, request: Request[ListTransactionsRequest
 async def _authorized_add_partitions(
     broker: BrokerParts, request: Request[AddPartitionsToTxnRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Add partitions of topics that may be written: all or none; brokers may add any."""
+    """Add partitions with transactional id Write (53) and topic Write (29, with 55 in the others), all or none."""
     message = request.message
     if request.version >= FIRST_OF_BROKERS:
         if caller.has(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
@@ -193,7 +193,7 @@ async def _authorized_add_partitions(
 async def _authorized_add_offsets(
     _broker: BrokerParts, request: Request[AddOffsetsToTxnRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Add a group that may be read to a transaction."""
+    """Add a group with transactional id Write (53) and group Read (30)."""
     if code := id_refusal(caller, request.message.transactional_id, request.message.group_id):
         return AddOffsetsToTxnResponse(error_code=code)
     return await handler(request)
@@ -202,7 +202,7 @@ async def _authorized_add_offsets(
 async def _authorized_write_markers(
     _broker: BrokerParts, request: Request[WriteTxnMarkersRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Write markers for other brokers and, as from 3.8 on, for those who may alter the cluster."""
+    """Write markers with cluster ClusterAction or, as from 3.8 on, Alter (31)."""
     may = any(caller.has(marker, ResourceType.CLUSTER) for marker in (AclOperation.CLUSTER_ACTION, AclOperation.ALTER))
     if may:
         return await handler(request)
@@ -230,7 +230,7 @@ async def _authorized_write_markers(
 async def _authorized_describe(
     _broker: BrokerParts, request: Request[DescribeTransactionsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Describe permitted ids, without topics that may not be described."""
+    """Describe ids with transactional id Describe (53), and their topics with topic Describe."""
     message = request.message
     allowed, refused = caller.split(need_of_id(AclOperation.DESCRIBE), message.transactional_ids, str)
     response: Any = await handler(replace(request, message=replace(message, transactional_ids=allowed)))
@@ -244,7 +244,7 @@ async def _authorized_describe(
 async def _authorized_list(
     _broker: BrokerParts, request: Request[ListTransactionsRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """List the ids that may be described."""
+    """List ids with transactional id Describe."""
     response: Any = await handler(request)
     response.transaction_states = [
         each

@@ -33,6 +33,14 @@ class Need(NamedTuple):
     type: ResourceType
     code: ErrorCode
 
+    def __str__(self) -> str:
+        return f"{self.type.name.lower().replace('_', ' ')} {name_of(self.operation)} ({self.code.value})"
+
+
+def name_of(operation: AclOperation) -> str:
+    """Return Kafka's name of an operation."""
+    return operation.name.title().replace("_", "")
+
 
 def need_of_cluster(operation: AclOperation) -> Need:
     """Return a right to the cluster."""
@@ -174,6 +182,9 @@ class RequiredRights:
     each: Need | None = None
     top: int | None = 0
     values: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return ", ".join(str(need) for need in (self.whole, self.each) if need is not None)
 
     async def __call__(
         self, _services: object, request: Request[Any], handler: Handler, caller: AuthorizedCaller
