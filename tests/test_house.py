@@ -58,6 +58,7 @@ IN_TWO_FILES = {
     "Store": "of keys and certificates, and an effect of transactions",
     "Client": "the public name of the client, and the one that it adds to",
     "Broker": "the public name of a broker in tests, and the broker itself",
+    "Route": "of an API in a server, and of a partition in a mirror",
     "Request": "of the broker, and of the rules of one version of Produce in `log/append`",
 }
 """Names of classes that stand in two files, with the reason. No other does, so that a name tells what it means."""
