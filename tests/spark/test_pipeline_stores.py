@@ -36,6 +36,7 @@ from magicbyte.tools.offline.materialize import materialize
 from spark.builders import run
 from spark.in_process import InProcess, Tasks
 from spark.logs import content_of, read_all, reader_of, some_records, write_partition
+from spark.test_pipeline_retries import Killed, Repeating
 from stage_proof import contents
 
 CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"\n'
@@ -378,6 +379,26 @@ def test_a_second_attempt_at_a_partition_leaves_the_first_ones_output(
     run(pipeline(archive, store), context=Twice())
     assert committed(store) == expected
     assert strangers(store) == set()
+
+
+def test_a_worker_that_dies_behind_its_commit_is_repeated_and_changes_nothing(
+    memory: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_partition(tmp_path / "logs", "orders-0", some_records(100), some_records(100, first=100))
+    stages = f"{CONVERT}part-above = 1\n"
+    commit, calls = StorePlace.commit, []
+
+    def killed(self: StorePlace, *given: Any) -> Any:
+        found = commit(self, *given)
+        calls.append(found)
+        raise Killed
+
+    monkeypatch.setattr(StorePlace, "commit", killed)
+    (told,) = run(pipeline(tmp_path, memory, stages), context=Repeating()).units
+    assert (told["outcome"], told["stages"][0]["parts"], len(calls)) == ("done", 2, 1)
+    run(pipeline(tmp_path, "folder", stages))
+    assert committed(memory) == contents(tmp_path / "folder")
+    assert strangers(memory) == set()
 
 
 def test_a_store_that_puts_objects_where_one_is_already_is_refused(
