@@ -102,6 +102,24 @@ def test_stages_work_on_what_a_cluster_has(tmp_path: Path) -> None:
     assert [each.name for each in (tmp_path / "tables").glob("*.parquet")] == ["orders-1-00000000000000000000.parquet"]
 
 
+def test_compact_works_on_the_topics_that_the_cluster_compacts(tmp_path: Path) -> None:
+    async def make(bootstrap: str) -> None:
+        async with Client(bootstrap) as client:
+            for policy in ("compact", "delete", "compact,delete"):
+                configs = {"cleanup.policy": policy}
+                await admin.create_topic(client, admin.NewTopic(policy.replace(",", "-"), configs=configs))
+
+    with Broker() as broker:
+        asyncio.run(make(broker.bootstrap_servers))
+        stages = '[[stage]]\ndo = "compact"\n[[stage]]\ndo = "verify"\n[sink]\npath = "copy"\n'
+        done = told(tmp_path, f'[source]\nbootstrap = "{broker.bootstrap_servers}"\n{stages}')
+    assert {unit["unit"]: [stage["do"] for stage in unit["stages"]] for unit in done.units} == {
+        "compact-0": ["compact", "verify"],
+        "compact-delete-0": ["compact", "verify"],
+        "delete-0": ["verify"],
+    }
+
+
 def test_a_log_directory_goes_closed_into_a_cluster_and_a_rerun_sends_only_what_is_new(tmp_path: Path) -> None:
     folder = write_partition(tmp_path / "logs", "orders-1", some_records(100), codec=Codec.LZ4)
     write_partition(tmp_path / "logs", "orders-0", some_records(30), codec=Codec.ZSTD)

@@ -8,7 +8,7 @@ from typing import Any
 
 from magicbyte.access.client import Client
 from magicbyte.engine.protocol import APIS, Frames, Message, read_request, write_response
-from magicbyte.engine.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from magicbyte.engine.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatResponse
 from magicbyte.engine.protocol.messages.metadata import (
     MetadataResponse,
@@ -18,7 +18,7 @@ from magicbyte.engine.protocol.messages.metadata import (
 )
 
 API_VERSIONS, METADATA, HEARTBEAT = 18, 3, 12
-UNSUPPORTED = 35
+UNSUPPORTED, INVALID_REQUEST = 35, 42
 Answer = Callable[[Any, int], Message | bytes | None]  # of a request and its version; None closes the connection
 
 
@@ -100,6 +100,8 @@ class ScriptedBroker:
             if self.manner in ("0.9", "0.8.2"):
                 return b"" if self.manner == "0.9" else None
             response, version = self.api_versions(version)
+            if version >= 3 and not tells_software(frame):
+                response = ApiVersionsResponse(error_code=INVALID_REQUEST)  # as Kafka's brokers answer
             return bytes(write_response(response, version, correlation_id=correlation_id))
         request = read_request(frame)
         if key == HEARTBEAT and key not in self.answers:
@@ -109,6 +111,11 @@ class ScriptedBroker:
         if isinstance(found, bytes | None):
             return found
         return bytes(write_response(found, version, correlation_id=correlation_id))
+
+
+def tells_software(frame: bytes) -> bool:
+    request = read_request(frame).message
+    return isinstance(request, ApiVersionsRequest) and request.client_software_name != ""
 
 
 @contextmanager
