@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.request import Handler
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
-_TOPIC_CONFIGS, _BROKER_CONFIGS, _LOGGER_CONFIGS = 2, 4, 8
 _ALL_BROKERS: Final = ""
 _STEPS: Final = 30  # for all settings of one resource
 
@@ -248,9 +247,9 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Rights:
         allowed, refused = [], []
         for resource in message.resources:
             code = ErrorCode.NONE
-            if resource.resource_type == _TOPIC_CONFIGS:
+            if resource.resource_type == TOPIC:
                 code = TOPIC_REFUSED if not caller.has(operation, ResourceType.TOPIC, resource.resource_name) else code
-            elif resource.resource_type in (_BROKER_CONFIGS, _LOGGER_CONFIGS):
+            elif resource.resource_type in (BROKER, BROKER_LOGGER):
                 code = CLUSTER_REFUSED if not caller.has(operation, ResourceType.CLUSTER) else code
             if code:
                 refused.append(
