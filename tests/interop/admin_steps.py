@@ -27,6 +27,7 @@ from magicbyte.engine.protocol.messages import describe_log_dirs as dirs
 from magicbyte.engine.protocol.messages import describe_producers as producers
 from magicbyte.engine.protocol.messages import incremental_alter_configs as incremental
 from magicbyte.engine.protocol.messages import init_producer_id as init
+from magicbyte.engine.protocol.messages import list_config_resources as listing
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -44,6 +45,34 @@ class Step(NamedTuple):
     version: int
     request: Message
     comes_to: Callable[[list[list[Any]]], bool] = lambda _: True
+
+
+class Listed(NamedTuple):
+    """Types of resources, the code of ListConfigResources 1 for them, and the resources: their types and names."""
+
+    types: tuple[int, ...]
+    code: int
+    resources: tuple[tuple[int, str], ...]
+
+    @classmethod
+    def of(cls, types: tuple[int, ...], found: listing.ListConfigResourcesResponse) -> Listed:
+        """Return what a response lists."""
+        return cls(
+            types, found.error_code, tuple((each.resource_type, each.resource_name) for each in found.config_resources)
+        )
+
+
+LISTED = [
+    Listed((), 0, ((8, "0"), (4, "0"), (2, "aa"), (2, "bb"))),
+    Listed((2,), 0, ((2, "aa"), (2, "bb"))),
+    Listed((4, 8), 0, ((8, "0"), (4, "0"))),
+    Listed((16,), 0, ()),
+    Listed((32,), 0, ()),
+    Listed((2, 2), 0, ((2, "aa"), (2, "bb"))),
+    Listed((64,), 35, ()),
+    Listed((2, 0), 35, ()),
+]
+"""With the topics `aa` and `bb`; tests/interop/test_admin_codes.py asks a real 4.1.1."""
 
 
 def topic(

@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from interop import jvm, racing
-from interop.admin_steps import answers
+from interop.admin_steps import LISTED, Listed, answers, topic
 from magicbyte.access.client.connection import Connection
+from magicbyte.engine.protocol.messages.create_topics import CreateTopicsRequest
+from magicbyte.engine.protocol.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from server.broker.serving import Running
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
@@ -76,6 +81,24 @@ def test_a_real_broker_answers_with_the_same_codes(version: str, otherwise: set[
     ours = asyncio.run(_ours(tmp_path / "ours"))
     unlike = {step: (ours[step], theirs[step]) for step in theirs if ours[step] != theirs[step]}
     assert unlike.keys() == otherwise, unlike
+
+
+def test_a_real_4_1_1_lists_the_resources_that_can_have_settings(tmp_path: Path) -> None:
+    async def work(bootstrap: str) -> list[Listed]:
+        host, _, port = bootstrap.partition(":")
+        connection = await Connection.open(host, int(port), client_id="listed")
+        asked = CreateTopicsRequest(topics=[topic("bb"), topic("aa")])
+        await connection.send(asked)
+        found = list[Listed]()
+        for row in LISTED:
+            request = ListConfigResourcesRequest(resource_types=row.types)
+            response = await connection.send(request, ListConfigResourcesResponse, versions=range(1, 2))
+            found.append(Listed.of(row.types, response))
+        await connection.aclose()
+        return found
+
+    with jvm.broker("4.1.1", tmp_path) as state:
+        assert asyncio.run(work(state["bootstrap"])) == LISTED
 
 
 @pytest.mark.campaign

@@ -450,6 +450,7 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     61: {"2.8": 0},
     65: {"3.0": 0},
     66: {"3.0": 0, "3.8": 1, "4.1": 2},
+    74: {"4.0": 0, "4.1": 1},
 }  # fmt: skip
 """By API key: the latest version of each release line, given where it changes."""
 _OF_TRANSACTIONS: Final = frozenset({24, 25, 26, 27, 28})

@@ -17,6 +17,9 @@ TAGS = "unknown_tags"
 OF_ACLS = {"operation": 2, "permission_type": 3, "resource_type": 2, "resource_type_filter": 2}
 """Fields of ACLs and their filters in which 0 ends the connection, with valid numbers."""
 
+OF_BYTES = {"resource_types"}
+"""Arrays of numbers of one byte."""
+
 
 class Case(NamedTuple):
     """An array of a request, by the names of the fields that lead to it, and how to fill it."""
@@ -98,7 +101,7 @@ def _filled(kind: type, path: tuple[str, ...], count: int, longest: int) -> Any:
     elif "str" in str(get_type_hints(kind, vars(sys.modules[kind.__module__]))[name]):
         setattr(made, name, [f"{at}".rjust(longest, "n") for at in range(count)])
     else:
-        setattr(made, name, tuple(range(count)))
+        setattr(made, name, tuple(at % 128 if name in OF_BYTES else at for at in range(count)))
     return made
 
 

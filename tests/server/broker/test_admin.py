@@ -33,6 +33,7 @@ from magicbyte.engine.protocol.messages import describe_log_dirs as dirs
 from magicbyte.engine.protocol.messages import describe_producers as producers
 from magicbyte.engine.protocol.messages import describe_user_scram_credentials as scram
 from magicbyte.engine.protocol.messages import init_producer_id as init
+from magicbyte.engine.protocol.messages import list_config_resources as listing
 from magicbyte.engine.protocol.messages import offset_commit as commit
 from magicbyte.engine.protocol.messages import offset_fetch as committed
 from magicbyte.engine.protocol.messages.alter_configs import AlterConfigsResponse
@@ -314,6 +315,7 @@ EVERY_VERSION = {
         ),
         lambda found: found.topics[0].partitions[0].active_producers == [],
     ),
+    74: Asked(lambda _: listing.ListConfigResourcesRequest(), lambda found: found.error_code == 0),
 }
 
 
@@ -333,6 +335,21 @@ def test_every_version_that_is_advertised_is_answered(folder: Path) -> None:
 
     assert run(work()) == []
     assert EVERY_VERSION.keys() == {key for key, served in SERVED.items() if served.module in OURS}
+
+
+@pytest.mark.parametrize("row", admin_steps.LISTED, ids=str)
+def test_resources_that_can_have_settings_are_listed_as_by_kafka_4_1_1(row: admin_steps.Listed, folder: Path) -> None:
+    async def work() -> admin_steps.Listed:
+        async with Running(folder) as broker:
+            peer = await Peer.of(broker)
+            assert await make(peer, admin_steps.topic("bb")) == [0]
+            assert await make(peer, admin_steps.topic("aa")) == [0]
+            request = listing.ListConfigResourcesRequest(resource_types=row.types)
+            found = await peer.ask(request, 1, listing.ListConfigResourcesResponse)
+            peer.close()
+            return admin_steps.Listed.of(row.types, found)
+
+    assert run(work()) == row
 
 
 OURS = {"admin_topics", "admin_configs", "admin_cluster", "producers"}

@@ -70,6 +70,7 @@ from magicbyte.engine.protocol.messages import write_txn_markers as mark
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from magicbyte.engine.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
+from magicbyte.engine.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from magicbyte.engine.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from magicbyte.engine.protocol.outcomes import codes_of
 from magicbyte.engine.records.columns import Record
@@ -325,6 +326,7 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
         {NO_ID},
     ),
     (DescribeTransactionsRequest(transactional_ids=["x"]), {NO_ID}),
+    (ListConfigResourcesRequest(), {NO_CLUSTER}),
 ]
 
 

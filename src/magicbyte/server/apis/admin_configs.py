@@ -32,17 +32,24 @@ from magicbyte.engine.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from magicbyte.engine.protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from magicbyte.server.metadata import layout
 from magicbyte.server.serving import loggers
 from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
     TOPIC_REFUSED,
     AuthorizedCaller,
+    RequiredRights,
     Rights,
     name_of,
+    need_of_cluster,
 )
 from magicbyte.server.serving.request import Request
-from magicbyte.server.serving.routes import MANY, MIB, Route
+from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 from magicbyte.server.stores import configs
 from magicbyte.server.stores.cluster import tell_of_config_change
 from magicbyte.server.stores.configs import ConfigChange, ConfigSource, Described, Synonym
@@ -52,8 +59,9 @@ if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.request import Handler
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 _ALL_BROKERS: Final = ""
+_FIRST_WITH_TYPES: Final = 1  # of ListConfigResources
 _STEPS: Final = 30  # for all settings of one resource
 
 Rewrite = Callable[[Mapping[str, str], Mapping[str, str | None]], dict[str, str]]
@@ -266,6 +274,28 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Rights:
     return answer
 
 
+async def list_config_resources(
+    broker: BrokerParts, request: Request[ListConfigResourcesRequest]
+) -> ListConfigResourcesResponse:
+    """Return the resources of some types that can have settings, of all types if none is named.
+
+    Version 0 is about subscriptions to client metrics only. Like groups with settings of their own, there are none.
+    """
+    types = set(request.message.resource_types) or {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
+    if not types <= {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}:
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    resources = list[ConfigResource]()
+    if request.version >= _FIRST_WITH_TYPES:
+        for kind in (BROKER_LOGGER, BROKER):
+            if kind in types:
+                ids = broker.cluster_view.broker_ids()
+                resources += [ConfigResource(resource_name=str(each), resource_type=kind) for each in ids]
+        if TOPIC in types:
+            async for name in request.turns.over(broker.topics.names()):
+                resources.append(ConfigResource(resource_name=name, resource_type=TOPIC))
+    return ListConfigResourcesResponse(config_resources=resources)
+
+
 ROUTES: Final = (
     Route(
         ApiKey.DESCRIBE_CONFIGS,
@@ -290,5 +320,13 @@ ROUTES: Final = (
         most_bytes=16 * MIB,
         most_elements=MANY,
         rights=_of_configs(AclOperation.ALTER_CONFIGS, "responses", IncrementalResourceResponse),
+    ),
+    Route(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        range(2),
+        list_config_resources,
+        most_bytes=ONE_NAME,
+        most_elements=FEW,
+        rights=RequiredRights(ListConfigResourcesResponse, need_of_cluster(AclOperation.DESCRIBE_CONFIGS)),
     ),
 )
