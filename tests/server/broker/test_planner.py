@@ -29,7 +29,7 @@ from magicbyte.tools.migration.planner import (
     load_of,
     upgraded,
 )
-from magicbyte.tools.migration.rehearsal import Load, rehearse
+from magicbyte.tools.migration.rehearsal import Cost, Load, rehearse
 from magicbyte.tools.migration.sightings import CLIENT_ID
 from magicbyte.tools.offline.migration import Phase, Step, StoredEntries, stage_of
 from server.broker.builders import asking, fetch, made, produce, read, records
@@ -237,6 +237,19 @@ def test_a_plan_of_a_broker_that_runs_has_its_step_and_what_that_converts(tmp_pa
     written = sum(each.records_per_s for each in topic.uses if not each.is_consumer)
     assert topic.now.converted_records == 0 == topic.after.zero_copy_bytes
     assert topic.after.converted_records == pytest.approx(written)
+
+
+@pytest.mark.parametrize(
+    "known", [facts(V1), replace(facts(V0), sample=None)], ids=["the format stays", "no record is known"]
+)
+def test_a_step_that_changes_no_load_is_not_rehearsed(known: TopicFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*_: Load) -> list[Cost]:
+        raise AssertionError("nothing to rehearse")
+
+    monkeypatch.setattr(planner, "rehearse", refused)
+    uses = numbers((PRODUCE.format(1), 90_000, 90, 9000), (FETCH.format(1, 3), 240_000, 60, 0))
+    (topic,) = asyncio.run(planner.plan({"t": known}, uses, now_ms=0, target=V1)).topics
+    assert (topic.now, topic.after) == (None, None)
 
 
 @pytest.mark.slow
