@@ -25,7 +25,7 @@ from magicbyte.engine.compiled.kernel import warm
 from magicbyte.engine.log.append.prepare import prepare
 from magicbyte.engine.log.append.reencode import rebuild
 from magicbyte.engine.log.append.rules import AppendRules, Request
-from magicbyte.engine.log.append.sets import read_set
+from magicbyte.engine.log.append.sets import validate
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.engine.records.entry import parse_entry
@@ -85,7 +85,7 @@ def compressed(form: Format, codec: Codec, count: int) -> Figures:
     out = memoryview(bytearray(4 << 20))
 
     def recompress() -> object:
-        found = read_set(records, rules, Request(version), NOW)
+        found = validate(records, rules, Request(version), NOW)
         return rebuild(found, codec, rules, Request(version), 7, NOW, 1)
 
     found = in_turns(

@@ -219,7 +219,7 @@ def group_commit() -> Figures:
             prepared = prepare(
                 records, rules, next_offset=log.log_end_offset, now_ms=NOW, leader_epoch=0, request_version=8
             )
-            log.append_prepared(prepared, Moment.fixed(NOW))
+            log.append(prepared, Moment.fixed(NOW))
 
         def alone() -> int:
             append()

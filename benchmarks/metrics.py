@@ -52,7 +52,7 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.server.apis import fetch
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.partitions import appends, conversion
+from magicbyte.server.partitions import appends, conversion, writes
 from magicbyte.server.serving import dispatch
 from magicbyte.server.serving.metrics import MOST_NEW, UNNAMED, ApiMetrics, Metrics, TopicMetrics
 from magicbyte.server.serving.parts import FilePart
@@ -87,7 +87,7 @@ def serve(folder: str) -> None:
 def replaced() -> Iterator[tuple[Any, str, Callable[..., object]]]:
     """Yield what counting is done by: where it is, its name, and what does nothing in its place."""
     nobody = TopicMetrics()
-    for module in (appends, conversion, dispatch, fetch):
+    for module in (appends, conversion, dispatch, fetch, writes):
         yield module, "now_ns", lambda: 0
     yield appends, "_count", lambda *_: None
     yield fetch, "count", lambda *_: None

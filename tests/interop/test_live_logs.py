@@ -171,7 +171,7 @@ class Travels:
                     request_version=request_version,
                 )
                 assert not prepared.rebuilt or form is Format.V0
-                log.append_prepared(prepared, Moment.fixed(LAST_TIME))
+                log.append(prepared, Moment.fixed(LAST_TIME))
                 log.roll(LAST_TIME)
 
     # ---- the brokers'

@@ -48,7 +48,7 @@ class World:
         data = memoryview(encode_records(rows, self.form, Codec.NONE))
         log = self.log
         prepared = prepare(data, rules, next_offset=log.log_end_offset, now_ms=self.now, leader_epoch=0)
-        log.append_prepared(prepared, Moment.fixed(self.now))
+        log.append(prepared, Moment.fixed(self.now))
         log.high_watermark = log.log_end_offset
         os.utime(Path(log.active.path(".log")), (self.now / 1000, self.now / 1000))  # as if the clock were the system's
         return prepared.size

@@ -582,7 +582,7 @@ def test_30_any_of_a_producers_last_five_batches_sent_again_gets_its_offsets_and
         prepared = prepare(
             memoryview(produced), rules, next_offset=log.log_end_offset, now_ms=NOW, leader_epoch=0, request_version=9
         )
-        return log.append_prepared(prepared, Moment.fixed(NOW))
+        return log.append(prepared, Moment.fixed(NOW))
 
     assert [send(2 * at) for at in range(7)] == [(2 * at, 2 * at + 1) for at in range(7)]
     size = log.size

@@ -221,7 +221,7 @@ def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
 def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, failures = replica_fetchers._append, list[int]()
+    real, failures = replica_fetchers._write, list[int]()
 
     def failing(fetched: Any, now: Any) -> Any:
         if fetched.records and fetched.partition.index == 0 and len(failures) < 3:
@@ -233,7 +233,7 @@ def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
         async with cluster(folder, 2, num_replica_fetchers="1") as members, Client(members.bootstrap) as client:
             await make(members, client, 2, 3)
             partitions = [(await followed(members, index))[1] for index in range(3)]
-            monkeypatch.setattr(replica_fetchers, "_append", failing)
+            monkeypatch.setattr(replica_fetchers, "_write", failing)
             for index in range(3):
                 await send(client, "t", index, records(1), LEADER_ONLY)
             await until(lambda: [each.log.log_end_offset for each in partitions] == [1, 1, 1])

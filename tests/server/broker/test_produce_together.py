@@ -25,8 +25,9 @@ from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.partitions import appends
-from magicbyte.server.partitions.appends import SMALL_BYTES, Appends, NewSet
+from magicbyte.server.partitions.appends import SMALL_BYTES, NewSet
 from magicbyte.server.serving import runtime
+from magicbyte.server.serving.runtime import Runtime
 from magicbyte.server.serving.threads import SystemThreads
 from server.broker.serving import KEEP_ALL, Peer, Running
 
@@ -127,7 +128,7 @@ def test_a_set_that_numpy_is_loaded_for_is_not_overtaken_by_those_behind_it(fold
 def test_a_fault_of_ours_with_one_set_is_told_and_the_others_are_stored(
     folder: Path, size: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = appends._store
+    real = appends.write
 
     def store(log: PartitionLog, *arguments: Any) -> Any:
         if PurePath(log.folder).name == "topic-1":
@@ -139,7 +140,7 @@ def test_a_fault_of_ours_with_one_set_is_told_and_the_others_are_stored(
             await produce(peer, [(index, made(bytes(size))) for index in range(3)])
         assert [values(broker, index) for index in range(3)] == [[bytes(size)], [], [bytes(size)]]
 
-    monkeypatch.setattr(appends, "_store", store)
+    monkeypatch.setattr(appends, "write", store)
     run(serving(folder, work))
     (told,) = (record for record in caplog.records if record.levelname == "ERROR")
     assert "this set is one too many" in str(told.exc_text)
@@ -148,19 +149,19 @@ def test_a_fault_of_ours_with_one_set_is_told_and_the_others_are_stored(
 def test_a_fault_of_ours_with_one_group_is_told_when_the_other_groups_have_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real, ended = Appends._stored_together, []
+    real, ended = appends.write_all, []
 
-    async def stored(self: Appends, sets: Sequence[NewSet]) -> Any:
+    async def written(process: Runtime, sets: Sequence[NewSet], *arguments: Any) -> Any:
         if sets[0].partition.index == 0:
             raise RuntimeError("this group is one too many")
         for _ in range(100):  # turns of the loop, in which the other's fault could be told
             await asyncio.sleep(0)
-        found = await real(self, sets)
+        found = await real(process, sets, *arguments)
         ended.append(sets[0].partition.index)
         return found
 
     async def work(broker: Broker, peer: Peer) -> None:
-        monkeypatch.setattr(Appends, "_stored_together", stored)
+        monkeypatch.setattr(appends, "write_all", written)
         monkeypatch.setattr(appends, "TOGETHER_BYTES", 2 * len(made(b"0")))
         with pytest.raises(AssertionError, match="the broker closed the connection"):
             await produce(peer, [(index, made(b"%d" % index)) for index in range(4)])

@@ -1,16 +1,46 @@
-"""Append to the logs that this broker leads: validate and write in a thread, one by one, durable as configured.
+"""Append to the logs that this broker leads. All appends of producers and of the broker itself go through here.
 
-All appends go through here: those of producers, and the broker's own to internal topics.
+An append has five phases. Those of a follower (`replica_fetchers.py`) are the same up to the fourth.
+
+1. Validate (a thread): check sizes, checksums and records. A follower, and a set that is appended unchanged:
+   `log/append/prepare.prepare_unchanged`; all others: `log/append/sets.validate`.
+2. Assign (the same thread, `log/append/prepare.prepare`): set offsets from the log end offset on, and timestamps. A
+   follower keeps the leader's.
+3. Write (the same thread, `PartitionLog.append`): check the producer's sequence, write bytes and index entries.
+4. Publish (the loop, `Appends._publish`): wake waiting followers, and count. Without group commit the records are as
+   durable as configured, so that the high watermark may advance.
+5. Await (the loop, without locks): the sync of a group commit, then with `acks=all` the in-sync replicas
+   (`replicated`).
+
+Invariants:
+1. Phases 1 to 4 of a set run with the lock of its partition held. So offsets are assigned in the order of the writes.
+2. A cancelled task still publishes what it has written: threads finish their work, and there is no wait between its end
+   and phase 4.
+3. A member of a cluster changes the role of a partition only with its lock held, so a set is published in the role in
+   which it was validated. A broker without a cluster leads always; only the epoch may rise meanwhile.
+4. Nothing is acknowledged that is not durable as configured: a duplicate waits for the sync of the original, and a sync
+   that fails acknowledges no append (`GroupCommit`).
+5. A set of a request is refused or stored as a whole, and its failure leaves the other sets alone.
+
+Lock order, the same in every task: `Runtime.directory`; locks of partitions by topic and index; `Runtime.logs_lock`.
+Several partition locks may be held while another is awaited only because of this order. `logs_lock` is last because its
+exclusive holders (maintenance, deletion) never wait for a partition. Phase 5 begins when all are released: the next
+append may share the sync.
+
+A crash before the end of phase 3 leaves nothing, or a torn end, which the next start cuts. A later one, before the
+answer, leaves a set that its producer sends again: an idempotent one gets the offsets of the first
+(`test_transactions.py`, `tests/engine/log/test_partition_log.py`, check 30). `test_produce_together.py` has invariants
+1 and 5 and the lock order.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import (
@@ -24,11 +54,9 @@ from magicbyte.engine.errors import (
     UnknownTopicError,
 )
 from magicbyte.engine.log.append.prepare import NOTHING_STORED, prepare, prepare_unchanged
-from magicbyte.engine.log.append.record_set import RecordSet
 from magicbyte.engine.log.append.sets import KEPT_SCRATCH, RoomNeeded
 from magicbyte.engine.log.live.config import FOREVER
 from magicbyte.engine.log.live.group_commit import GroupCommit, Outcome
-from magicbyte.engine.ports import Moment
 from magicbyte.engine.printable import logger
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.records.entry import entries
@@ -42,19 +70,20 @@ from magicbyte.engine.records.layout import (
     OFFSET,
     Dialect,
 )
+from magicbyte.server.partitions.writes import PartitionLocks, Work, WrittenSet, write, write_all
 from magicbyte.server.serving.metrics import UNNAMED, ClientSoftware, TopicMetrics, count, now_ns
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.append.producer_check import Guard
+    from magicbyte.engine.log.append.record_set import RecordSet
     from magicbyte.engine.log.append.rules import AppendRules
-    from magicbyte.engine.log.live.partition_log import PartitionLog
+    from magicbyte.engine.ports import Moment
     from magicbyte.engine.replication.leader import LeaderPartition
     from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.partitions.replicas import Replicas
     from magicbyte.server.serving.runtime import Runtime
 
 log = logger(__name__)
-T = TypeVar("T")
 
 QUICK_BYTES: Final = 2 << 20  # a set up to this size is usually stored before the loop could do something else
 QUICK_SLOW_CODEC_BYTES: Final = 128 << 10
@@ -118,15 +147,6 @@ class Acknowledgement(NamedTuple):
         return self.partition.acknowledgement(self.appended.leader, end_offset, self.least_in_sync)
 
 
-class _WrittenSet(NamedTuple):
-    """The set to write, its final offsets, and how long its validation took."""
-
-    prepared: RecordSet
-    first_offset: int
-    last_offset: int
-    spent_ns: int
-
-
 class _Waiter(NamedTuple):
     """An append that waits for a sync. Afterwards readers may read up to `end_offset`."""
 
@@ -153,21 +173,151 @@ class Appends:
 
         Other replicas may not have it yet: `replicated` waits for them. Raises AppendRefusedError, NotLeaderError,
         LogDirectoryOfflineError, and UnknownTopicError if the topic was deleted meanwhile: then nothing was appended.
-        For unchanged sets, also the errors of `prepare_unchanged`.
+        For unchanged sets, also OffsetOutOfRangeError unless they lie after the log's end, and CorruptRecordError.
         """
-        await self._expect((new,))
-        return await self._append(new)
+        await self._load_modules((new,))
+        return await self._append_one(new)
 
-    async def _append(self, new: NewSet) -> Appended:
+    async def append_all(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
+        """Append each set as `append` does. Return its results or exceptions.
+
+        Small ones go to a thread together. Those for one partition are appended in order.
+        """
+        await self._load_modules(sets)  # a set that waited by itself would be overtaken by others of its partition
+        if len(sets) == 1:
+            return [await self._outcome(sets[0])]
+        groups = self._groups(sets)
+        if len(groups) == 1:  # usual: without the tasks of `gather`
+            found = [await self._outcomes([sets[at] for at in groups[0]])]
+        else:
+            found = await asyncio.gather(*[self._outcomes([sets[at] for at in group]) for group in groups])
+        outcomes: dict[int, Appended | Exception] = {
+            at: each for at, each in zip(chain(*groups), chain(*found), strict=True) if not isinstance(each, RoomNeeded)
+        }
+        alone = [at for at in range(len(sets)) if at not in outcomes]
+        results = await asyncio.gather(*[self._outcome(sets[at]) for at in alone])
+        outcomes.update(zip(alone, results, strict=True))
+        return [outcomes[at] for at in range(len(sets))]
+
+    async def _outcome(self, new: NewSet) -> Appended | Exception:
+        try:
+            return await self._append_one(new)
+        except Exception as error:  # noqa: BLE001 (the caller raises it, when the other sets need the frame no more)
+            return error
+
+    async def _outcomes(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
+        """As `_append_group`; a bug is the outcome of the whole group, and other groups complete."""
+        try:
+            return await self._append_group(sets)
+        except Exception as error:  # noqa: BLE001 (as above)
+            return [error] * len(sets)
+
+    # ---- the phases, in order
+
+    async def _append_one(self, new: NewSet) -> Appended:
         if new.rules is None:
-            return await self.append_unchanged(new.partition, new.records.toreadonly(), new.dialect)
-        if self._is_too_new(new):
+            await self._follow_epoch(new)
+        elif self._is_too_new(new):
             raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, "magic 2 came with 0.11")
         async with new.partition.lock:
-            stored = await self._stored(new, new.rules)
-            found, durable = self._taken(new, new.rules, stored)
-        await self._check_durable(new.partition, durable)
-        return found
+            written = await self._write(new)
+            appended, sync = self._publish(new, written)
+        await self._await_sync(new.partition, sync)
+        return appended
+
+    async def _append_group(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
+        """Append small sets, each to a different partition, in one piece of work; RoomNeeded: not appended."""
+        outcomes: list[Appended | Exception] = []
+        syncs: list[tuple[int, asyncio.Future[bool]]] = []
+        async with PartitionLocks([new.partition for new in sets]):
+            for new, written in zip(sets, await write_all(self._runtime, sets, self._work), strict=True):
+                if isinstance(written, Exception):
+                    outcomes.append(written)
+                    continue
+                appended, sync = self._publish(new, written)
+                if sync is not None:
+                    syncs.append((len(outcomes), sync))
+                outcomes.append(appended)
+        for at, sync in syncs:
+            try:
+                await self._await_sync(sets[at].partition, sync)
+            except MagicbyteError as error:
+                outcomes[at] = error
+        return outcomes
+
+    async def _write(self, new: NewSet) -> WrittenSet:
+        """Do phases 1 to 3 of a set; one that decompresses to much waits for memory."""
+        records, rules = new.records, new.rules
+        written: WrittenSet | Exception
+        if rules is not None and len(records) > KEPT_SCRATCH // _USUAL_RATIO and _is_compressed(records):
+            written = RoomNeeded()
+        else:
+            (written,) = await write_all(self._runtime, (new,), self._work, is_quick=_is_quick(records))
+        if isinstance(written, RoomNeeded):
+            assert rules is not None, "an unchanged set needs no room"
+            del written  # its traceback refers to scratch memory that others may use
+            async with self._runtime.memory.work(DECOMPRESSED_TIMES * rules.max_decompressed_bytes):
+                self._runtime.trimming.ask()
+                work_of = partial(self._work, has_room=True)
+                (written,) = await write_all(self._runtime, (new,), work_of, is_quick=False)
+        if not isinstance(written, Exception):
+            return written
+        try:
+            raise written
+        finally:
+            del written  # with the traceback it would be a cycle, which keeps the request's memory
+
+    def _work(self, new: NewSet, now: Moment, *, has_room: bool = False) -> Work | MagicbyteError:
+        """Return phases 1 to 3 of a set as work for a thread, or the reason why it cannot be stored."""
+        partition, rules = new.partition, new.rules
+        try:
+            partition.led()
+            self._replicas.check_is_there(partition)
+        except (UnknownTopicError, NotLeaderError) as error:
+            return error
+        if rules is None:
+            return partial(_write_unchanged, new, now)
+        prepared = partial(
+            prepare,
+            new.records,
+            rules,
+            next_offset=partition.log.log_end_offset,
+            now_ms=now.date_ms,
+            leader_epoch=partition.leader_epoch,
+            request_version=new.request_version,
+            dialect=new.dialect,
+            is_ours=new.is_ours,
+            has_room=has_room,
+        )
+        return partial(write, partition.log, prepared, now, new.guard)
+
+    def _publish(self, new: NewSet, written: WrittenSet) -> tuple[Appended, asyncio.Future[bool] | None]:
+        """Report a written set to its partition; return its offsets, and a future of the sync that it waits for."""
+        records, first, last, spent_ns = written
+        partition, rules = new.partition, new.rules
+        leader, log = partition.led(), partition.log
+        if first == NOTHING_STORED:
+            return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader), None
+        sync = None
+        if first == records.first_offset:
+            partition.publish(first, records.size, records.newest_magic if rules is None else rules.format.magic)
+            if log.config.group_commit:
+                sync = self._next_sync(partition)
+            else:
+                partition.advance_leader(log.log_end_offset, self._runtime.clock.monotonic_ms())
+        elif log.config.group_commit and last >= log.recovery_point:
+            sync = self._next_sync(partition)  # a duplicate of a batch whose sync is pending
+        if rules is not None and new.request_version is not None:
+            source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[new.records[MAGIC.start]]
+            what = (source, rules.format, new.request_version, new.client)
+            _count(self._runtime.metrics.of(partition.topic), what, len(new.records), records, spent_ns)
+        return Appended(first, last, records.log_append_time, leader), sync
+
+    async def _await_sync(self, partition: ServedPartition, sync: asyncio.Future[bool] | None) -> None:
+        """Wait until the written set has its configured durability. Raises LogDirectoryOfflineError."""
+        if sync is not None and not await sync:
+            self._replicas.check_is_there(partition)
+            raise LogDirectoryOfflineError(f"{partition}: cannot sync the appended batch")
 
     async def replicated(self, waits: Sequence[Acknowledgement], timeout_ms: int) -> list[ErrorCode]:
         """Wait until the in-sync replicas have the appended records (`acks=all`); return the result of each partition.
@@ -191,202 +341,7 @@ class Appends:
                 each.partition.waiting.pop(changed, None)
         return [ErrorCode.REQUEST_TIMED_OUT if code is None else code for code in codes]
 
-    async def append_all(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
-        """Append each set as `append` does. Return its results or exceptions.
-
-        Small ones go to a thread together. Those for one partition are appended in order.
-        """
-        await self._expect(sets)  # a set that waited by itself would be overtaken by others of its partition
-        if len(sets) == 1:
-            return [await self._outcome(sets[0])]
-        groups = self._groups(sets)
-        if len(groups) == 1:  # usual: without the tasks of `gather`
-            found = [await self._outcomes([sets[at] for at in groups[0]])]
-        else:
-            found = await asyncio.gather(*[self._outcomes([sets[at] for at in group]) for group in groups])
-        outcomes: dict[int, Appended | Exception] = {
-            at: each for at, each in zip(chain(*groups), chain(*found), strict=True) if not isinstance(each, RoomNeeded)
-        }
-        alone = [at for at in range(len(sets)) if at not in outcomes]
-        results = await asyncio.gather(*[self._outcome(sets[at]) for at in alone])
-        outcomes.update(zip(alone, results, strict=True))
-        return [outcomes[at] for at in range(len(sets))]
-
-    async def _outcome(self, new: NewSet) -> Appended | Exception:
-        try:
-            return await self._append(new)
-        except Exception as error:  # noqa: BLE001 (the caller raises it, when the other sets need the frame no more)
-            return error
-
-    async def _outcomes(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
-        """As `_append_together`; a bug is the outcome of the whole group, and other groups complete."""
-        try:
-            return await self._append_together(sets)
-        except Exception as error:  # noqa: BLE001 (as above)
-            return [error] * len(sets)
-
-    async def _append_together(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
-        """Append sets, each to a different partition, in one piece of work of a thread; RoomNeeded: not appended."""
-        outcomes: list[Appended | Exception] = []
-        waiting: list[tuple[int, asyncio.Future[bool]]] = []
-        held: list[asyncio.Lock] = []
-        try:
-            # Lock order of the append path, the same in every task: first the locks of partitions, sorted by topic and
-            # index; then `logs_lock`, shared, inside `_stored_together`. Holding several partition locks while waiting
-            # for another is safe only because all tasks acquire them in this order. `logs_lock` comes last because its
-            # exclusive holders (maintenance, deletion) never wait for a partition while they hold it. The locks are
-            # released before the wait for durability below: the offsets are assigned and the bytes written by then, and
-            # the next append may share the same sync.
-            for partition in sorted((new.partition for new in sets), key=lambda each: (each.topic, each.index)):
-                await partition.lock.acquire()
-                held.append(partition.lock)
-            for new, stored in zip(sets, await self._stored_together(sets), strict=True):
-                if isinstance(stored, Exception):
-                    outcomes.append(stored)
-                    continue
-                assert new.rules is not None, "sets that are taken as they are go alone"
-                found, durable = self._taken(new, new.rules, stored)
-                if durable is not None:
-                    waiting.append((len(outcomes), durable))
-                outcomes.append(found)
-        finally:
-            for lock in held:
-                lock.release()
-        for at, durable in waiting:
-            try:
-                await self._check_durable(sets[at].partition, durable)
-            except MagicbyteError as error:
-                outcomes[at] = error
-        return outcomes
-
-    async def _stored_together(self, sets: Sequence[NewSet]) -> list[_WrittenSet | Exception]:
-        """Validate and write small sets, with the locks of their partitions held."""
-        runtime, partitions = self._runtime, [new.partition for new in sets]
-        slowest = max(partitions, key=lambda each: each.is_slow)
-        await runtime.logs_lock.acquire_shared()
-        try:
-            now = Moment.of(runtime.clock)
-            works = [self._small_work(new, now) for new in sets]
-            found = await runtime.run_short(runtime.writing, slowest, partial(_store_each, works))
-        finally:
-            runtime.logs_lock.release_shared()
-        for partition in partitions:
-            partition.is_slow = slowest.is_slow  # it is unknown which of them was slow
-        return found
-
-    def _small_work(self, new: NewSet, now: Moment) -> Callable[[], _WrittenSet] | MagicbyteError:
-        """Return the work that stores a small set, or the reason why it cannot be stored."""
-        assert new.rules is not None, "sets that are taken as they are go alone"
-        try:
-            self._replicas.check_is_there(new.partition)
-            new.partition.led()
-        except (UnknownTopicError, NotLeaderError) as error:
-            return error
-        look_through = partial(self._look_through(new, new.rules, now), has_room=False)
-        return partial(_store, new.partition.log, look_through, now, new.guard)
-
-    def _look_through(self, new: NewSet, rules: AppendRules, now: Moment) -> Callable[..., RecordSet]:
-        """Return the function that prepares a set for the end of its log."""
-        partition = new.partition
-        return partial(
-            prepare,
-            new.records,
-            rules,
-            next_offset=partition.log.log_end_offset,
-            now_ms=now.date_ms,
-            leader_epoch=partition.leader_epoch,
-            request_version=new.request_version,
-            dialect=new.dialect,
-            is_ours=new.is_ours,
-        )
-
-    async def _stored(self, new: NewSet, rules: AppendRules) -> _WrittenSet:
-        """Validate and write a set; one that decompresses to much waits for memory."""
-        partition, records, now = new.partition, new.records, Moment.of(self._runtime.clock)
-        partition.led()
-        look_through = self._look_through(new, rules, now)
-        if not _is_compressed(records) or len(records) <= KEPT_SCRATCH // _USUAL_RATIO:
-            work = partial(_store, partition.log, partial(look_through, has_room=False), now, new.guard)
-            with suppress(RoomNeeded):
-                return await self._write(partition, work, is_quick=_is_quick(records))
-        async with self._runtime.memory.work(DECOMPRESSED_TIMES * rules.max_decompressed_bytes):
-            self._runtime.trimming.ask()
-            work = partial(_store, partition.log, look_through, now, new.guard)
-            return await self._write(partition, work, is_quick=False)
-
-    def _taken(
-        self, new: NewSet, rules: AppendRules, stored: _WrittenSet
-    ) -> tuple[Appended, asyncio.Future[bool] | None]:
-        """Report a stored batch to its partition; return its offsets, and a future of its durability."""
-        prepared, first, last, spent = stored
-        leader = new.partition.led()
-        if first == NOTHING_STORED:
-            return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader), None
-        durable, partition, records = None, new.partition, new.records
-        if first == prepared.first_offset:
-            durable = self._written(partition, first, prepared.size, rules.format.magic)
-        elif partition.log.config.group_commit and last >= partition.log.recovery_point:
-            durable = self._next_sync(partition)  # a duplicate of a batch whose sync is pending
-        if new.request_version is not None:
-            source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[records[MAGIC.start]]
-            what = (source, rules.format, new.request_version, new.client)
-            _count(self._runtime.metrics.of(partition.topic), what, len(records), prepared, spent)
-        return Appended(first, last, prepared.log_append_time, leader), durable
-
-    async def append_unchanged(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> Appended:
-        """Append sets as a follower does: with unchanged bytes, offsets and leader epochs.
-
-        They must be whole and lie after the log's end. Raises OffsetOutOfRangeError if they do not, CorruptRecordError,
-        LogDirectoryOfflineError and UnknownTopicError.
-        """
-        log = partition.log
-        await self._follow_epoch(partition, records, dialect)
-        async with partition.lock:
-            leader = partition.led()
-            end, first = log.log_end_offset, OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
-            if records and first < end:
-                raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
-            rules, writing = log.config.rules, self._runtime.writing
-            made = await writing.run(prepare_unchanged, records, rules, next_offset=end, dialect=dialect)
-            if not made.size:
-                return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader)
-            await self._write(partition, partial(log.append, made, Moment.of(self._runtime.clock)))
-            durable = self._written(partition, first, made.size, 2 if made.batches else 1)
-        await self._check_durable(partition, durable)
-        return Appended(first, made.last_offset, NO_TIMESTAMP, leader)
-
-    async def _follow_epoch(self, partition: ServedPartition, records: memoryview, dialect: Dialect) -> None:
-        """Raise the leader epoch to that of appended batches: consumers that saw it reject older epochs."""
-        epoch = max((entry.partition_leader_epoch for _, entry in entries(records, dialect)), default=-1)
-        if epoch > partition.leader_epoch:
-            await self._replicas.raise_leader_epoch(partition, epoch)
-
-    async def _write(self, partition: ServedPartition, write: Callable[[], T], *, is_quick: bool = True) -> T:
-        """Write a prepared set, in a thread that waits for the disk if a sync is needed."""
-        log, lock, threads = partition.log, self._runtime.logs_lock, self._runtime.writing
-        await lock.acquire_shared()
-        try:
-            self._replicas.check_is_there(partition)
-            is_quick = is_quick and log.config.flush_messages == FOREVER
-            return await (self._runtime.run_short(threads, partition, write) if is_quick else threads.run(write))
-        finally:
-            lock.release_shared()
-
-    async def _check_durable(self, partition: ServedPartition, durable: asyncio.Future[bool] | None) -> None:
-        """Wait until the written set has its configured durability. Raises LogDirectoryOfflineError."""
-        if durable is not None and not await durable:
-            self._replicas.check_is_there(partition)
-            raise LogDirectoryOfflineError(f"{partition}: cannot sync the appended batch")
-
-    def _written(
-        self, partition: ServedPartition, first_offset: int, size: int, magic: int
-    ) -> asyncio.Future[bool] | None:
-        """Report a written batch to its partition, now or once it is durable; return a future of its durability."""
-        partition.appended(first_offset, size, magic)
-        if not partition.log.config.group_commit:
-            partition.written(partition.log.log_end_offset, self._runtime.clock.monotonic_ms())
-            return None
-        return self._next_sync(partition)
+    # ---- group commit
 
     def _next_sync(self, partition: ServedPartition) -> asyncio.Future[bool]:
         """Return a future of the durability of all records in a partition's log."""
@@ -421,12 +376,14 @@ class Appends:
                     self._runtime.logs_lock.release_shared()
                 monotonic_ms = self._runtime.clock.monotonic_ms()
                 for waiter in outcome.durable:
-                    waiter.partition.written(waiter.end_offset, monotonic_ms)
+                    waiter.partition.advance_leader(waiter.end_offset, monotonic_ms)
                     waiter.tell(durable=True)
                 for waiter in outcome.lost:
                     waiter.tell(durable=False)
         finally:
             self._committer = None
+
+    # ---- before the phases
 
     def _groups(self, sets: Sequence[NewSet]) -> list[list[int]]:
         """Return which sets share a piece of work: small ones that need not wait, each of a different partition."""
@@ -458,7 +415,14 @@ class Appends:
     def _is_too_new(self, new: NewSet) -> bool:
         return self._runtime.offer.newest_format is not Format.V2 and _is_batch(new.records)
 
-    async def _expect(self, sets: Iterable[NewSet]) -> None:
+    async def _follow_epoch(self, new: NewSet) -> None:
+        """Raise the leader epoch to that of unchanged batches: consumers that saw it reject older epochs."""
+        batches = entries(new.records.toreadonly(), new.dialect)
+        epoch = max((entry.partition_leader_epoch for _, entry in batches), default=-1)
+        if epoch > new.partition.leader_epoch:
+            await self._replicas.raise_leader_epoch(new.partition, epoch)
+
+    async def _load_modules(self, sets: Iterable[NewSet]) -> None:
         """Load the modules that sets need; the kernels in the background, as no request waits for them."""
         for new in sets:
             if new.rules is None:
@@ -485,25 +449,15 @@ def _is_compressed(records: memoryview) -> bool:
     return place is not None and records[place] & CODEC_MASK != 0
 
 
-def _store(log: PartitionLog, look_through: Callable[[], RecordSet], now: Moment, guard: Guard | None) -> _WrittenSet:
-    """Validate a set, and write it unless it is empty."""
-    started = now_ns()
-    prepared = look_through()
-    spent = now_ns() - started
-    if prepared.first_offset == NOTHING_STORED:
-        return _WrittenSet(prepared, NOTHING_STORED, NOTHING_STORED, spent)
-    return _WrittenSet(prepared, *log.append_prepared(prepared, now, guard), spent)
-
-
-def _store_each(works: Iterable[Callable[[], _WrittenSet] | MagicbyteError]) -> list[_WrittenSet | Exception]:
-    """Store sets; return the result of each. Whatever happens, the others are stored and made readable."""
-    outcomes: list[_WrittenSet | Exception] = []
-    for work in works:
-        try:
-            outcomes.append(work if isinstance(work, MagicbyteError) else work())
-        except Exception as error:  # noqa: BLE001 (it is raised where the set is answered)
-            outcomes.append(error)
-    return outcomes
+def _write_unchanged(new: NewSet, now: Moment) -> WrittenSet:
+    """Write a set with its own offsets and leader epochs, as a follower does. Raises OffsetOutOfRangeError."""
+    partition, records = new.partition, new.records.toreadonly()
+    log, end = partition.log, partition.log.log_end_offset
+    first = OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
+    if records and first < end:
+        raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
+    unchanged = partial(prepare_unchanged, records, log.config.rules, next_offset=end, dialect=new.dialect)
+    return write(log, unchanged, now)
 
 
 def _is_plain_batch(records: memoryview) -> bool:
@@ -519,11 +473,11 @@ def _count(
     metrics: TopicMetrics,
     what: tuple[Format, Format, int, ClientSoftware],
     size: int,
-    prepared: RecordSet,
+    stored: RecordSet,
     spent_ns: int,
 ) -> None:
-    count(metrics.produced, what, size, 1, spent_ns, prepared.records)
-    if prepared.compressed:
+    count(metrics.produced, what, size, 1, spent_ns, stored.records)
+    if stored.compressed:
         metrics.recompressions_done += 1
-    elif prepared.decompressed and not prepared.rebuilt:
+    elif stored.decompressed and not stored.rebuilt:
         metrics.recompressions_avoided += 1

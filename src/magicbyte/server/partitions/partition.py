@@ -76,8 +76,8 @@ class ServedPartition:
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
-    def appended(self, first_offset: int, size: int, magic: int) -> None:
-        """Record a written set of `size` bytes, all of one format."""
+    def publish(self, first_offset: int, size: int, magic: int) -> None:
+        """Record the last written set, of `size` bytes, with no entry newer than `magic`; wake waiting followers."""
         active = self.log.active
         position = active.size - size
         self.saw(active, position, active.size, magic)
@@ -184,7 +184,7 @@ class ServedPartition:
 
     # ---- waiting fetches
 
-    def written(self, end_offset: int, monotonic_ms: int) -> None:
+    def advance_leader(self, end_offset: int, monotonic_ms: int) -> None:
         """Record that the leader's log has its configured durability up to `end_offset`, for the high watermark."""
         if self.leader is not None and self.leader.appended(end_offset, monotonic_ms):
             self.advance(self.leader.high_watermark)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import zlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -20,8 +20,8 @@ from magicbyte.engine.errors import (
     OutOfDescriptorsError,
     code_of,
 )
-from magicbyte.engine.log.append.prepare import NOTHING_STORED, prepare_unchanged
-from magicbyte.engine.ports import Moment, TopicPartition
+from magicbyte.engine.log.append.prepare import prepare_unchanged
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.fetch import (
@@ -59,9 +59,13 @@ from magicbyte.engine.replication.fetcher import (
     Wait,
 )
 from magicbyte.engine.replication.truncation import EpochEnd
+from magicbyte.server.partitions.writes import PartitionLocks, Work, WrittenSet, write, write_all
 
 if TYPE_CHECKING:
     from magicbyte.access.client.connection import Connection
+    from magicbyte.engine.log.append.record_set import RecordSet
+    from magicbyte.engine.log.live.partition_log import PartitionLog
+    from magicbyte.engine.ports import Moment
     from magicbyte.engine.protocol import Message
     from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.partitions.throttles import ReplicationThrottle
@@ -493,25 +497,15 @@ class _LeaderFetcher:
 
     async def _append_all(self, fetched: Sequence[_Fetched]) -> None:
         """Append the records of partitions in one piece of work; apply high watermarks and log start offsets."""
-        runtime = self._runtime
-        ordered = sorted(fetched, key=lambda each: each.asked.partition)  # a common order of locks, against deadlocks
-        async with contextlib.AsyncExitStack() as locks:
-            for each in ordered:
-                await locks.enter_async_context(each.partition.lock)
-            current = [each for each in ordered if self._is_current(each)]
-            if len(current) < len(ordered):
+        async with PartitionLocks([each.partition for each in fetched]):
+            current = [each for each in fetched if self._is_current(each)]
+            if len(current) < len(fetched):
                 self._ignored()
-            slowest = max((each.partition for each in current), key=lambda each: each.is_slow, default=None)
-            if slowest is None:
+            if not current:
                 return
-            await runtime.logs_lock.acquire_shared()
-            try:
-                works = [partial(_append, each, Moment.of(runtime.clock)) for each in current]
-                outcomes = await runtime.run_short(runtime.writing, slowest, partial(_run_each, works))
-            finally:
-                runtime.logs_lock.release_shared()
+            outcomes = await write_all(self._runtime, current, _work)
             for each, outcome in zip(current, outcomes, strict=True):
-                self._appended(each, outcome)
+                self._publish(each, outcome)
 
     def _ignored(self) -> None:
         """Handle a response that was not applied: an incremental session tells a high watermark only once."""
@@ -528,8 +522,8 @@ class _LeaderFetcher:
         is_same = self._partitions.get(key) is partition
         return is_same and partition.leader is None and partition.leader_epoch == epoch
 
-    def _appended(self, fetched: _Fetched, outcome: _Written | Exception) -> None:
-        """Handle the outcome of an append; failed ones are fetched again later."""
+    def _publish(self, fetched: _Fetched, outcome: WrittenSet | Exception) -> None:
+        """Report a written set and the leader's high watermark to its partition; a failed set is fetched again."""
         partition, key = fetched.partition, fetched.asked.partition
         if isinstance(outcome, Exception):
             if isinstance(outcome, MagicbyteError | OSError):
@@ -542,8 +536,8 @@ class _LeaderFetcher:
             if not fetched.records:
                 self._ignored()
             return
-        if outcome.size:
-            partition.appended(outcome.first_offset, outcome.size, outcome.magic)
+        if (written := outcome.records).size:
+            partition.publish(written.first_offset, written.size, written.newest_magic)
         elif fetched.records and self._version < _FIRST_WITH_WHOLE_SETS:
             self._complain("%s: a set at offset %d is larger than replica.fetch.max.bytes: replication of this "
                            "partition waits until the setting is raised", key, fetched.asked.offset)  # fmt: skip
@@ -557,31 +551,14 @@ class _LeaderFetcher:
         self._runtime.complaints.line(log, f"broker {self._leader_id}", "replication", message, *arguments)
 
 
-class _Written(NamedTuple):
-    """The appended records: first offset, bytes, and format; size 0 for none."""
-
-    first_offset: int
-    size: int
-    magic: int
+def _work(fetched: _Fetched, now: Moment) -> Work:
+    return partial(_write, fetched, now)
 
 
-def _append(fetched: _Fetched, now: Moment) -> _Written:
-    """Append records, and raise the log start offset to the leader's, as far as it is replicated."""
-    partition, append = fetched.partition, fetched.append
-    log, dialect = partition.log, partition.log.config.dialect
-    written = _Written(NOTHING_STORED, 0, 0)
-    if fetched.records:
-        end, base = log.log_end_offset, log.log_end_offset
-        if not log.size and len(fetched.records) >= LOG_OVERHEAD:
-            # The leader's log may start inside a batch, which is sent whole: an empty log begins where the batch does.
-            base = min(max(OFFSET.read(fetched.records), 0), end)
-        made = prepare_unchanged(fetched.records.toreadonly(), log.config.rules, next_offset=base, dialect=dialect)
-        if made.size:
-            first = OFFSET.read(fetched.records)  # of a wrapper the last one, which its header has
-            if first < end <= made.last_offset:
-                log.truncate_fully(first, now.monotonic_ms)
-            log.append(made, now)
-            written = _Written(first, made.size, 2 if made.batches else 1)
+def _write(fetched: _Fetched, now: Moment) -> WrittenSet:
+    """Write records, and raise the log start offset to the leader's, as far as it is replicated. Called in a thread."""
+    log, append = fetched.partition.log, fetched.append
+    written = write(log, partial(_prepare, log, fetched.records, now), now)
     high_watermark = max(log.high_watermark, min(append.high_watermark, log.log_end_offset))
     start = min(append.log_start_offset, high_watermark)
     if start > log.log_start_offset:
@@ -590,14 +567,16 @@ def _append(fetched: _Fetched, now: Moment) -> _Written:
     return written
 
 
-def _run_each(works: Iterable[Callable[[], _Written]]) -> list[_Written | Exception]:
-    outcomes: list[_Written | Exception] = []
-    for work in works:
-        try:
-            outcomes.append(work())
-        except Exception as error:  # noqa: BLE001 (it is raised where the partition is taken in)
-            outcomes.append(error)
-    return outcomes
+def _prepare(log: PartitionLog, records: memoryview, now: Moment) -> RecordSet:
+    """Return the set of fetched records; an empty log may be moved back to their first offset."""
+    end = base = log.log_end_offset
+    if not log.size and len(records) >= LOG_OVERHEAD:
+        # The leader's log may start inside a batch, which is sent whole: an empty log begins where the batch does.
+        base = min(max(OFFSET.read(records), 0), end)
+    unchanged = prepare_unchanged(records.toreadonly(), log.config.rules, next_offset=base, dialect=log.config.dialect)
+    if unchanged.size and unchanged.first_offset < end <= unchanged.last_offset:
+        log.truncate_fully(unchanged.first_offset, now.monotonic_ms)
+    return unchanged
 
 
 def _truncate(partition: ServedPartition, cut: Truncate, monotonic_ms: int) -> None:

@@ -1,7 +1,9 @@
-"""Decide about a produced set: append it as it is, rebuild it, or refuse it. Pure: no clock, file or state.
+"""The first two phases of an append: validate a set, and assign its offsets. Pure: no clock, file or state.
 
-`prepare` is a leader's append, `prepare_unchanged` a follower's. docs/internals/append.md has the rules as tables.
-Sources: KIP-31, KIP-32, KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
+`prepare` does both for a produced set, which is stored as it is, rebuilt or refused. `prepare_unchanged` validates a
+set whose leader assigned the offsets. The third phase is `PartitionLog.append`, which takes the result of either;
+`server/partitions/appends.py` has all five. docs/internals/append.md has the rules as tables. Sources: KIP-31, KIP-32,
+KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
 """
 
 from __future__ import annotations
@@ -10,22 +12,23 @@ from typing import Any
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import AppendRefusedError, CorruptRecordError, ErrorCode
-from magicbyte.engine.log.append.record_set import RecordSet, record_set
+from magicbyte.engine.log.append.record_set import AppendOrigin, RecordSet, record_set
 from magicbyte.engine.log.append.reencode import rebuild
 from magicbyte.engine.log.append.rules import AppendRules, Request
-from magicbyte.engine.log.append.sets import read_set, too_large
+from magicbyte.engine.log.append.sets import ProducedSet, too_large, validate
 from magicbyte.engine.log.append.stamp import can_stay, stamp
 from magicbyte.engine.log.files.index_writer import IndexRules
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.decode import DecodeOptions, decode
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.entry import entries
-from magicbyte.engine.records.layout import Dialect, TimestampType
+from magicbyte.engine.records.layout import OFFSET, Dialect, TimestampType
 
 NOTHING_STORED = -1
 _LAST_OFFSET = (1 << 63) - 1
 # globals, because access to an enum member takes three look-ups
 _APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
+_CLIENT, _COORDINATOR = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR
 _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
 
 
@@ -52,9 +55,25 @@ def prepare(
     RoomNeeded without `has_room`, for a set that exceeds the scratch memory of threads.
     """
     request = Request(request_version)
-    produced = read_set(records, rules, request, now_ms, dialect, has_room=has_room)
+    produced = validate(records, rules, request, now_ms, dialect, has_room=has_room)
     if not produced.parts:
         return _nothing()
+    stored = _assign(produced, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
+    stored.origin = _CLIENT if request.is_client else _COORDINATOR
+    return stored
+
+
+def _assign(
+    produced: ProducedSet,
+    rules: AppendRules,
+    request: Request,
+    next_offset: int,
+    now_ms: int,
+    leader_epoch: int,
+    *,
+    is_ours: bool,
+) -> RecordSet:
+    """Return a validated set with its offsets and timestamps: in place, or rebuilt in the format of the rules."""
     if can_stay(produced, rules):
         stored = stamp(produced, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
     else:
@@ -71,7 +90,6 @@ def prepare(
     if rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED:
         stored.log_append_time = now_ms
     stored.decompressed = produced.decompressed
-    stored.is_brokers = not request.is_client
     return stored
 
 
@@ -88,8 +106,9 @@ def prepare_unchanged(
 ) -> RecordSet:
     """Return the set of the whole entries of `records`, fetched from a leader: offsets, formats, codecs are unchanged.
 
-    Raises CorruptRecordError unless every checksum holds, and offsets ascend from `next_offset` or a later one: then
-    the follower must not continue. An incomplete entry at the end is left out. The set of no entries has no pieces.
+    Its first offset is that in the first header; in a wrapper's header that is the last of its offsets. An incomplete
+    entry at the end is left out. The set of no entries has no pieces. Raises CorruptRecordError unless every checksum
+    holds, and offsets ascend from `next_offset` or a later one: then the follower must not continue.
     """
     walk = entries(records, dialect)
     last = next_offset - 1
@@ -106,7 +125,11 @@ def prepare_unchanged(
             gap = CorruptRecordError("offset of a fetched entry", expected=expected, found=wrong, position=position)
             raise gap.locate(offsets=(begin, stop))
         last = stop
-    return record_set(records[: walk.position], rules, dialect) if walk.position else _nothing()
+    if not walk.position:
+        return _nothing()
+    unchanged = record_set(records[: walk.position], rules, dialect)
+    unchanged.first_offset = OFFSET.read(records)
+    return unchanged
 
 
 def _nothing() -> RecordSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +22,14 @@ from magicbyte.engine.records.header import extent_of
 from magicbyte.engine.records.layout import LOG_OVERHEAD, MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, SIZE, Dialect
 from magicbyte.engine.records.scan import BatchTable, scan
 from magicbyte.engine.wire.checksum import Buffer
+
+
+class AppendOrigin(enum.Enum):
+    """The sender of a set, which decides on the checks of its producer. Source: Kafka's AppendOrigin."""
+
+    CLIENT = "client"  # duplicates and gaps are found by sequence
+    COORDINATOR = "coordinator"  # of this broker: only the epoch is checked
+    REPLICATION = "replication"  # the leader checked it, and assigned its offsets
 
 
 class IndexedPart(NamedTuple):
@@ -88,8 +97,7 @@ class RecordSet:
     None: the set is one batch.
 
     Results of `prepare`: `log_append_time`, for the response; `rebuilt`, whether the records were encoded again;
-    `decompressed` and `compressed`, the number of codec calls. `is_brokers`: a coordinator wrote it, so only its
-    producer's epoch is checked.
+    `decompressed` and `compressed`, the number of codec calls; `origin`.
     """
 
     pieces: list[memoryview]
@@ -106,7 +114,7 @@ class RecordSet:
     rebuilt: bool = False
     decompressed: int = 0
     compressed: int = 0
-    is_brokers: bool = False
+    origin: AppendOrigin = AppendOrigin.REPLICATION
 
     def __bytes__(self) -> bytes:
         return b"".join(self.pieces)
@@ -117,13 +125,18 @@ class RecordSet:
         return self.last_offset - self.first_offset + 1 if self.size else 0
 
     @property
+    def newest_magic(self) -> int:
+        """An upper bound of the magic of its entries, by their kinds: 2 with a batch, otherwise 1."""
+        return 2 if self.batches else 1
+
+    @property
     def next_offset(self) -> int:
         """The offset after the last one: that of the next append."""
         return self.last_offset + 1
 
     @property
     def producer(self) -> RecordBatch | None:
-        """The first batch, if it has a producer id: it is checked for duplicates and gaps."""
+        """The first batch, if it has a producer id: a leader checks it against the state of its producer."""
         batch = self.batches[0] if self.batches else None
         return None if batch is None or batch.producer_id == NO_PRODUCER_ID else batch
 

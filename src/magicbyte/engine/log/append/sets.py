@@ -1,4 +1,4 @@
-"""Check a produced set: every outer entry and its content, decompressed at most once.
+"""Validate a produced set: every outer entry and its content, decompressed at most once.
 
 In the order of docs/internals/append.md: size, limit, magic and CRC of all entries; then shape, codec, header; then the
 records. Sources: Kafka's UnifiedLog.analyzeAndValidateRecords and LogValidator.
@@ -105,7 +105,7 @@ class ProducedSet(NamedTuple):
         return self.dialect is target.dialect
 
 
-def read_set(
+def validate(
     records: memoryview,
     rules: AppendRules,
     request: Request,

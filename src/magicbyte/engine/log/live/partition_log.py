@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from magicbyte.engine.errors import LogDirectoryError, OffsetOutOfRangeError, OutOfDescriptorsError
-from magicbyte.engine.log.append.record_set import indexed
+from magicbyte.engine.log.append.record_set import AppendOrigin, indexed
 from magicbyte.engine.log.files.directory import LOG
 from magicbyte.engine.log.files.filesystem import exists
 from magicbyte.engine.log.files.health import Health
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import Moment, WritableFileSystem
 
 _COPY_BYTES = 4 << 20
+_REPLICATION, _COORDINATOR = AppendOrigin.REPLICATION, AppendOrigin.COORDINATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +177,26 @@ class PartitionLog:
 
     # ---- appending
 
-    def append(self, records: RecordSet, now: Moment) -> None:
-        """Write a set with offsets from `log_end_offset` on, or later ones. Durable after the next flush.
+    def append(self, records: RecordSet, now: Moment, guard: Guard | None = None) -> tuple[int, int]:
+        """Write a nonempty set with offsets from `log_end_offset` on, or later ones; return its first and last offset.
 
-        Raises LogDirectoryError for offsets below the log end offset.
+        Durable after the next flush. For a client's duplicate batch, returns the offsets of the original and writes
+        nothing. `guard`: the verification of a transaction's records; None accepts those of any transaction. Raises
+        AppendRefusedError for a batch that does not follow its producer's state, LogDirectoryError for offsets below
+        the log end offset.
         """
+        first, last = records.first_offset, records.last_offset
+        if records.origin is not _REPLICATION:
+            if (producer := records.producer) is not None:
+                if records.origin is _COORDINATOR:
+                    self.producers.check_epoch(producer)
+                elif (known := self.producers.check(producer, guard)) is not None:
+                    return known.first_offset, known.last_offset
+            records = indexed(records, self.config.rules, self.config.dialect)
+        self._write(records, now)
+        return first, last
+
+    def _write(self, records: RecordSet, now: Moment) -> None:
         if records.first_offset < self.log_end_offset or records.last_offset < records.first_offset:
             raise LogDirectoryError(
                 f"{self.folder}: expected offsets from {self.log_end_offset} on, "
@@ -203,21 +219,6 @@ class PartitionLog:
                         self.producers.take(batch, self.active.indexes, self.high_watermark)
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now.monotonic_ms)
-
-    def append_prepared(self, prepared: RecordSet, now: Moment, guard: Guard | None = None) -> tuple[int, int]:
-        """Write a nonempty set from `prepare`; return its first and last offset.
-
-        For a duplicate batch, returns the offsets of the original and writes nothing. `guard`: the verification of a
-        transaction's records; None accepts those of any transaction. Raises AppendRefusedError for a batch that does
-        not follow its producer's state.
-        """
-        if (producer := prepared.producer) is not None:
-            if prepared.is_brokers:
-                self.producers.check_epoch(producer)
-            elif (known := self.producers.check(producer, guard)) is not None:
-                return known.first_offset, known.last_offset
-        self.append(indexed(prepared, self.config.rules, self.config.dialect), now)
-        return prepared.first_offset, prepared.last_offset
 
     def roll(self, monotonic_ms: int, base_offset: int | None = None) -> None:
         """Close the active segment, durably, and begin one at `base_offset` (None: the log's end), with durable names.
