@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 from magicbyte.access.net.server import Entered, Entrance
 from magicbyte.access.net.stream import Buffer
-from magicbyte.access.security.server import Credential
+from magicbyte.access.security.server import credential_of_password
 from magicbyte.engine.errors import MagicbyteError
 from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.serving.dispatch import Dispatcher, Router
@@ -141,7 +141,7 @@ class _Place:
         self.runtime = runtime = Runtime(config, config.offer, threads=_AtOnce)
         store = MemoryStore(runtime.clock)
         store.create("/config/users", parents=True)
-        kept = Credential.of("SCRAM-SHA-256", PASSWORD, b"salt of a test").dump()
+        kept = credential_of_password("SCRAM-SHA-256", PASSWORD, b"salt of a test").dump()
         store.transaction([change_of(store, "alice", {"SCRAM-SHA-256": kept})])
         router = Router(runtime, lambda module: config.offer if module == "api_versions" else None, None)
         services = EntranceServices(

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from interop import jvm, kafka_oracle
 from magicbyte.access.clock import SystemClock
 from magicbyte.access.security.scram import HASHES
-from magicbyte.access.security.server import Credential
+from magicbyte.access.security.server import credential_of_password
 from magicbyte.engine.ports import CreateNode, MetadataStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.stores.cluster import tell_of_config_change
@@ -122,7 +122,7 @@ class Stores:
 
     def add_user(self, metadata: MetadataStore) -> None:
         """Let the user log in by SCRAM to a broker of ours, too."""
-        kept = {each: Credential.of(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
+        kept = {each: credential_of_password(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
         metadata.transaction([change_of(metadata, USER, kept)])
 
 
@@ -176,7 +176,7 @@ def _add_user(state: jvm.Json) -> None:
     """Let the user log in by SCRAM to a real broker: by its ZooKeeper, as ours writes it, or by its API."""
     if state["zookeeper"]:
         with closing(ZooKeeperStore(state["zookeeper"])) as store:
-            kept = {each: Credential.of(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
+            kept = {each: credential_of_password(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
             if store.exists(USER_NODES) is None:  # 0.10 has it when it needs it
                 store.transaction([CreateNode(USER_NODES, b"")])
             told = tell_of_config_change(store, USERS, sanitised(USER), SystemClock().now_ms(), None)

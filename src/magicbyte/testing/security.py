@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.access.security.sasl import PLAIN
 from magicbyte.access.security.scram import HASHES
-from magicbyte.access.security.server import Credential
+from magicbyte.access.security.server import credential_of_password
 from magicbyte.access.security.settings import PROTOCOLS, ClientSecurity
 from magicbyte.server.stores.scram_users import change_of
 from magicbyte.testing.certificates import Authority
@@ -71,7 +71,7 @@ class Security:
     def add_users(self, metadata: MetadataStore) -> None:
         """Add the users' SCRAM credentials."""
         for name, password in self.users.items():
-            kept = {each: Credential.of(each, password, secrets.token_bytes(16)).dump() for each in HASHES}
+            kept = {each: credential_of_password(each, password, secrets.token_bytes(16)).dump() for each in HASHES}
             metadata.transaction([change_of(metadata, name, kept)])
 
     def java(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, str]:

@@ -7,7 +7,8 @@ import base64
 import pytest
 
 from magicbyte.access.security.scram import ScramClient
-from magicbyte.access.security.server import Credential, ScramServer
+from magicbyte.access.security.server import ScramServer, credential_of_password
+from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.errors import ProtocolError, SecurityError
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -64,7 +65,7 @@ def test_a_comma_and_an_equals_sign_in_a_name_are_escaped() -> None:
 
 def test_a_broker_with_the_credential_of_a_znode_says_what_the_rfc_says() -> None:
     """Check 20: the exchange of RFC 7677."""
-    kept = Credential.of("SCRAM-SHA-256", "pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
+    kept = credential_of_password("SCRAM-SHA-256", "pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
     nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
     server = ScramServer(
         "SCRAM-SHA-256", {"user": Credential.load(kept.dump())}.get, nonce, secret=b"", takes_prefix=False

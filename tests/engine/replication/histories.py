@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication import controller
-from magicbyte.engine.replication.controller import Controller, Effect, KnownState
+from magicbyte.engine.replication.controller import Controller, Effect
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.fetcher import (
     NO_EPOCH,
@@ -29,7 +29,7 @@ from magicbyte.engine.replication.fetcher import (
     Truncate,
 )
 from magicbyte.engine.replication.leader import IsrChange, LeaderPartition
-from magicbyte.engine.replication.state import NO_LEADER, PartitionState
+from magicbyte.engine.replication.state import NO_LEADER, KnownState, PartitionState
 from magicbyte.engine.replication.truncation import EpochEnd
 
 KEY = TopicPartition("t", 0)

@@ -14,7 +14,7 @@ from engine.replication.histories import ANY_VERSION, Broker, History, Log
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication import controller, election, fetcher
-from magicbyte.engine.replication.controller import Controller, Effect, KnownState, WriteStates
+from magicbyte.engine.replication.controller import Controller, Effect, WriteStates
 from magicbyte.engine.replication.fetcher import (
     Answered,
     Append,
@@ -26,7 +26,7 @@ from magicbyte.engine.replication.fetcher import (
     Truncate,
 )
 from magicbyte.engine.replication.leader import IsrChange, LeaderPartition
-from magicbyte.engine.replication.state import NO_LEADER, PartitionState
+from magicbyte.engine.replication.state import NO_LEADER, KnownState, PartitionState
 from magicbyte.engine.replication.truncation import EpochEnd, Restart, Truncation
 
 # ---- the leader: the high watermark

@@ -5,10 +5,8 @@ from __future__ import annotations
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.controller import (
     BEING_DELETED,
-    NEW_NODE,
     Controller,
     Effect,
-    KnownState,
     LeaderAndIsr,
     ReadStates,
     RemoveTopic,
@@ -18,7 +16,7 @@ from magicbyte.engine.replication.controller import (
     WriteStates,
 )
 from magicbyte.engine.replication.election import ElectionType
-from magicbyte.engine.replication.state import PartitionState
+from magicbyte.engine.replication.state import NEW_NODE, KnownState, PartitionState
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 REPLICAS = {A0: (1, 2), A1: (2, 3), B0: (3,)}

@@ -11,10 +11,10 @@ import pytest
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication import controller
-from magicbyte.engine.replication.controller import NEW_NODE, Controller, Effect, KnownState, StateChange
+from magicbyte.engine.replication.controller import Controller, Effect, StateChange
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
-from magicbyte.engine.replication.state import PartitionState
+from magicbyte.engine.replication.state import NEW_NODE, KnownState, PartitionState
 
 KEYS = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
 BROKERS = (1, 2, 3, 4)

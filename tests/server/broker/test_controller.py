@@ -8,9 +8,8 @@ from magicbyte.engine.errors import ErrorCode, NotControllerError, StaleBrokerEp
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest
-from magicbyte.engine.replication.controller import KnownState
 from magicbyte.engine.replication.election import ElectionType
-from magicbyte.engine.replication.state import PartitionState
+from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.server.metadata import layout
 from magicbyte.server.stores.controller import NOBODY
 from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish

@@ -16,7 +16,7 @@ from magicbyte.access.client import Client, admin
 from magicbyte.access.client.produce import send
 from magicbyte.access.net import descriptors, server
 from magicbyte.access.net.stream import SocketStream
-from magicbyte.access.security.server import Credential
+from magicbyte.access.security.server import credential_of_password
 from magicbyte.engine.cluster.acls import AclOperation, Permission
 from magicbyte.engine.errors import ErrorCode, NetworkError
 from magicbyte.engine.protocol.messages import alter_user_scram_credentials as rescram
@@ -75,7 +75,7 @@ def test_26_a_changed_credential_counts_for_the_next_login_and_ends_no_connectio
         store = broker.served.metadata
         async with Client(broker.bootstrap_servers, security=broker.security.client(mechanism="SCRAM-SHA-256")) as old:
             await old.topics()
-            kept = Credential.of("SCRAM-SHA-256", "new", b"salt").dump()
+            kept = credential_of_password("SCRAM-SHA-256", "new", b"salt").dump()
             store.transaction([change_of(store, USER, {"SCRAM-SHA-256": kept})])
             assert error_of(await scram_login(broker, "new")) == 0
             assert error_of(await scram_login(broker, USERS[USER])) == 58
@@ -87,8 +87,8 @@ def test_26_a_changed_credential_counts_for_the_next_login_and_ends_no_connectio
 def test_25_27_credentials_that_are_damaged_or_too_weak_let_nobody_in_and_the_log_is_not_filled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    good = Credential.of("SCRAM-SHA-256", USERS[USER], b"salt").dump()
-    weak = Credential.of("SCRAM-SHA-256", USERS[USER], b"salt", 4095).dump()
+    good = credential_of_password("SCRAM-SHA-256", USERS[USER], b"salt").dump()
+    weak = credential_of_password("SCRAM-SHA-256", USERS[USER], b"salt", 4095).dump()
 
     async def work(broker: Broker) -> None:
         store = broker.served.metadata

@@ -7,11 +7,11 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from magicbyte.access.security.sasl import PLAIN
 from magicbyte.access.security.scram import HASHES, LEAST_ITERATIONS, NONCE, decoded, keyed, xor
+from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.errors import ProtocolError, SecurityError
 
 _USER: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
@@ -81,46 +81,18 @@ class PlainServer:
         return b""
 
 
-@dataclass(frozen=True, slots=True)
-class Credential:
-    """The stored form of a password for one mechanism."""
+def credential_of_password(
+    mechanism: str, password: str, salt: bytes, iterations: int = LEAST_ITERATIONS
+) -> Credential:
+    """Return the credential of a password."""
+    salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    return credential_of_salted(mechanism, salted, salt, iterations)
 
-    salt: bytes = field(repr=False)
-    stored_key: bytes = field(repr=False)
-    server_key: bytes = field(repr=False)
-    iterations: int
 
-    @classmethod
-    def of(cls, mechanism: str, password: str, salt: bytes, iterations: int = LEAST_ITERATIONS) -> Credential:
-        """Return the credential of a password."""
-        salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
-        return cls.of_salted(mechanism, salted, salt, iterations)
-
-    @classmethod
-    def of_salted(cls, mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
-        """Return the credential of a salted password, as AlterUserScramCredentials contains it."""
-        stored = hashlib.new(HASHES[mechanism], keyed(mechanism, salted, b"Client Key")).digest()
-        return cls(salt, stored, keyed(mechanism, salted, b"Server Key"), iterations)
-
-    def dump(self) -> str:
-        """Return its text, as in Kafka's znodes."""
-        parts = {"salt": self.salt, "stored_key": self.stored_key, "server_key": self.server_key}
-        texts = [f"{name}={base64.b64encode(value).decode()}" for name, value in parts.items()]
-        return ",".join([*texts, f"iterations={self.iterations}"])
-
-    @classmethod
-    def load(cls, text: str) -> Credential:
-        """Parse the text of a znode. Raises SecurityError, whose message shows nothing of it."""
-        fields = dict(part.partition("=")[::2] for part in text.split(","))
-        try:
-            if set(fields) != {"salt", "stored_key", "server_key", "iterations"} or text.count(",") != 3:
-                raise ValueError
-            salt, stored, server = (
-                base64.b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
-            )
-            return cls(salt, stored, server, int(fields["iterations"]))
-        except ValueError:
-            raise SecurityError("a SCRAM credential: expected salt, stored_key, server_key and iterations") from None
+def credential_of_salted(mechanism: str, salted: bytes, salt: bytes, iterations: int) -> Credential:
+    """Return the credential of a salted password, as AlterUserScramCredentials contains it."""
+    stored = hashlib.new(HASHES[mechanism], keyed(mechanism, salted, b"Client Key")).digest()
+    return Credential(salt, stored, keyed(mechanism, salted, b"Server Key"), iterations)
 
 
 def decoy(mechanism: str, secret: bytes, user: str) -> Credential:

@@ -10,26 +10,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication import election, reassignment
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
-from magicbyte.engine.replication.state import NO_LEADER, PartitionState
+from magicbyte.engine.replication.state import NEW_NODE, NO_LEADER, KnownState, PartitionState
 
 BEING_DELETED: Final = -2
 """Used instead of a leader: UpdateMetadata's mark of a topic that is being deleted."""
-NEW_NODE: Final = -1
-"""Used instead of a version: the state node must be created."""
-
-
-class KnownState(NamedTuple):
-    """A partition's state, and the version of its node."""
-
-    state: PartitionState
-    version: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 NO_LEADER: Final = -1
+NEW_NODE: Final = -1
+"""Used instead of a version: the state node must be created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +18,10 @@ class PartitionState:
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+
+
+class KnownState(NamedTuple):
+    """A partition's state, and the version of its node."""
+
+    state: PartitionState
+    version: int

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from magicbyte.access.security.scram import LEAST_ITERATIONS
-from magicbyte.access.security.server import Credential
+from magicbyte.access.security.server import credential_of_salted
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, MetadataError, SecurityError
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.alter_user_scram_credentials import (
@@ -115,7 +116,7 @@ async def alter(
             faults[user.name] = ErrorCode.UNKNOWN_SERVER_ERROR, "expected a salt and a salted password"
         else:
             name = _MECHANISMS[user.mechanism]
-            kept = Credential.of_salted(name, bytes(user.salted_password), bytes(user.salt), user.iterations)
+            kept = credential_of_salted(name, bytes(user.salted_password), bytes(user.salt), user.iterations)
             wanted[user.name][name] = kept.dump()
     async for gone in request.turns.over(message.deletions, _STEPS):
         if gone.name in faults:

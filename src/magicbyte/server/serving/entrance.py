@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from magicbyte.access.net.server import Answer, Entrance
     from magicbyte.access.net.stream import Stream
     from magicbyte.access.security.oauth import TokenRules
-    from magicbyte.access.security.server import Credential
+    from magicbyte.engine.cluster.scram import Credential
     from magicbyte.engine.protocol.messages.request_header import RequestHeader
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.settings.listeners import Listener

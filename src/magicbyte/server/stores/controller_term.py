@@ -26,7 +26,6 @@ from magicbyte.engine.protocol.messages.stop_replica import StopReplicaResponse
 from magicbyte.engine.replication.controller import (
     Controller,
     Effect,
-    KnownState,
     LeaderAndIsr,
     ReadStates,
     RemoveTopic,
@@ -38,7 +37,7 @@ from magicbyte.engine.replication.controller import (
 )
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
-from magicbyte.engine.replication.state import NO_LEADER
+from magicbyte.engine.replication.state import NO_LEADER, KnownState
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.readable import knows_moves_of_topics
 from magicbyte.server.stores.controller_channel import Channels, Surroundings

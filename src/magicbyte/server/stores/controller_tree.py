@@ -37,7 +37,8 @@ from magicbyte.engine.ports import (
     TopicPartition,
 )
 from magicbyte.engine.printable import logger
-from magicbyte.engine.replication.controller import NEW_NODE, AssignmentChange, KnownState, StateChange
+from magicbyte.engine.replication.controller import AssignmentChange, StateChange
+from magicbyte.engine.replication.state import NEW_NODE, KnownState
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.settings.topic_config import own_value

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from magicbyte.access.security.server import Credential
+from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.errors import MetadataError, NodeExistsError, SecurityError
 from magicbyte.engine.ports import CreateNode, NodeChange, SetNode
 from magicbyte.server.metadata import layout

@@ -1,0 +1,530 @@
+"""Changes of a cluster, and their effect on an image of it.
+
+Invariants:
+1. `apply` is a function of its arguments: brokers that apply the same changes have equal images.
+2. An image is never changed. A batch copies each touched section (such as the topics) once.
+3. `apply(old, difference(old, new), new.position) == new`.
+
+Whether a change is permitted is decided before: here it has happened.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+from magicbyte.engine.cluster.acls import Entries, ResourcePattern
+from magicbyte.engine.cluster.brokers import RegisteredBroker
+from magicbyte.engine.cluster.image import (
+    NO_CONTROLLER,
+    ClusterImage,
+    ConfigEntity,
+    DamagedPart,
+    Limits,
+    PartitionImage,
+    Settings,
+    TopicImage,
+)
+from magicbyte.engine.cluster.quotas import QuotaEntity
+from magicbyte.engine.cluster.scram import Credential
+from magicbyte.engine.errors import UnknownTopicError
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
+from magicbyte.engine.replication.state import KnownState
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdentified:
+    """A new cluster has its id."""
+
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistered:
+    """A broker has registered, under a new epoch."""
+
+    broker: RegisteredBroker
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUnregistered:
+    """A broker has left."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """A topic was created, with partitions that may have states."""
+
+    topic: TopicImage
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIdAssigned:
+    """A topic from before 2.8 has an id."""
+
+    name: str
+    topic_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsCreated:
+    """A topic has more partitions, numbered from its former number on."""
+
+    topic: str
+    partitions: tuple[PartitionImage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasChanged:
+    """A reassignment of a partition has begun, has ended, or was replaced."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...]
+    move: OngoingMove = NO_MOVE
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStateChanged:
+    """A partition has another leader, epoch or ISR, under a new version; None: its state is gone."""
+
+    partition: TopicPartition
+    known: KnownState | None
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChanged:
+    """A topic or broker has these settings of its own; None: no longer any."""
+
+    entity: ConfigEntity
+    settings: Settings | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasChanged:
+    """A user or client has these quotas; none are left if it is empty."""
+
+    entity: QuotaEntity
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionRateChanged:
+    """An address, or all without their own (None), has this limit of new connections per second; None: no limit."""
+
+    address: str | None
+    rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AclsChanged:
+    """A resource has these ACLs; none are left if it is empty."""
+
+    resource: ResourcePattern
+    entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredentialChanged:
+    """A user has this credential for a mechanism; None: no longer any."""
+
+    user: str
+    mechanism: str
+    credential: Credential | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureChanged:
+    """The cluster has this level of a feature; None: no longer any."""
+
+    name: str
+    level: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """A broker has the producer ids below `next_producer_id` that no broker had before."""
+
+    broker_id: int
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerChanged:
+    """A broker is the controller of an epoch; `NO_CONTROLLER`: the former one has left."""
+
+    controller_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionRequested:
+    """A topic is to be deleted."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionEnded:
+    """A requested deletion is done, or was refused."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentsRequested:
+    """The reassignments that old tools request are these."""
+
+    partitions: Mapping[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionsRequested:
+    """The preferred elections that old tools request are these; None: there is no request."""
+
+    partitions: frozenset[TopicPartition] | None
+
+
+@dataclass(frozen=True, slots=True)
+class DamageChanged:
+    """A part of the metadata cannot be read, for this reason; None: it can be read again."""
+
+    part: DamagedPart
+    why: str | None
+
+
+ProposedChange: TypeAlias = (
+    ClusterIdentified
+    | TopicCreated
+    | TopicDeleted
+    | TopicIdAssigned
+    | PartitionsCreated
+    | ReplicasChanged
+    | PartitionStateChanged
+    | SettingsChanged
+    | QuotasChanged
+    | ConnectionRateChanged
+    | AclsChanged
+    | ScramCredentialChanged
+    | FeatureChanged
+    | ProducerIdsAllocated
+    | DeletionRequested
+    | DeletionEnded
+    | ReassignmentsRequested
+    | PreferredElectionsRequested
+)
+"""A change that a broker may propose. The others follow from sessions of brokers, and from damage."""
+ClusterChange: TypeAlias = ProposedChange | BrokerRegistered | BrokerUnregistered | ControllerChanged | DamageChanged
+
+
+def apply(image: ClusterImage, change: ClusterChange) -> ClusterImage:
+    """Return the image after a change. Raises UnknownTopicError for a change of an unknown topic or partition."""
+    return apply_all(image, [change], image.position)
+
+
+def apply_all(image: ClusterImage, changes: Iterable[ClusterChange], position: int) -> ClusterImage:
+    """Return the image after changes, known up to `position`. Raises UnknownTopicError, as `apply` does."""
+    draft = _Draft(image)
+    for change in changes:
+        _APPLY[type(change)](draft, change)
+    return draft.image(position)
+
+
+class _Draft:
+    """An image in preparation: its changed sections, and the changed partitions of topics."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._before = image
+        self._sections: dict[str, Any] = {}
+        self._partitions: dict[str, list[PartitionImage]] = {}
+
+    def image(self, position: int) -> ClusterImage:
+        if self._partitions:
+            topics: dict[str, TopicImage] = self.section("topics")
+            topics |= {
+                name: TopicImage(name, topics[name].id, tuple(partitions))
+                for name, partitions in self._partitions.items()
+            }
+        return replace(self._before, position=position, **self._sections)
+
+    def section(self, name: str) -> dict[Any, Any]:
+        """Return a section that may be changed."""
+        if name not in self._sections:
+            self._sections[name] = dict(getattr(self._before, name))
+        section: dict[Any, Any] = self._sections[name]
+        return section
+
+    def put(self, section: str, key: object, value: object, *, is_absent: bool) -> None:
+        """Set a value of a section, or remove it."""
+        values = self.section(section)
+        if is_absent:
+            values.pop(key, None)
+        else:
+            values[key] = value
+
+    def set(self, name: str, value: object) -> None:
+        """Set a field that is no mapping."""
+        self._sections[name] = value
+
+    def get(self, name: str) -> Any:
+        """Return a field, as it was changed last."""
+        return self._sections[name] if name in self._sections else getattr(self._before, name)
+
+    def topic(self, name: str) -> TopicImage:
+        """Return a topic; its partitions may be older ones. Raises UnknownTopicError."""
+        topic: TopicImage | None = self.get("topics").get(name)
+        if topic is None:
+            raise UnknownTopicError(f"the metadata changes topic {name}, which does not exist")
+        return topic
+
+    def partitions(self, name: str) -> list[PartitionImage]:
+        """Return the partitions of a topic, which may be changed. Raises UnknownTopicError."""
+        partitions = self._partitions.get(name)
+        if partitions is None:
+            partitions = self._partitions[name] = list(self.topic(name).partitions)
+        return partitions
+
+    def put_topic(self, topic: TopicImage) -> None:
+        """Create or replace a topic."""
+        self.remove_topic(topic.name)
+        self.section("topics")[topic.name] = topic
+        if topic.id is not None:
+            self.section("topic_names")[topic.id] = topic.name
+
+    def remove_topic(self, name: str) -> None:
+        """Remove a topic, if it exists."""
+        self._partitions.pop(name, None)
+        topic: TopicImage | None = self.get("topics").get(name)
+        if topic is not None:
+            del self.section("topics")[name]
+            if topic.id is not None:
+                self.section("topic_names").pop(topic.id, None)
+
+
+def _partition_at(draft: _Draft, key: TopicPartition) -> tuple[list[PartitionImage], PartitionImage]:
+    partitions = draft.partitions(key.topic)
+    if not 0 <= key.partition < len(partitions):
+        raise UnknownTopicError(f"the metadata changes partition {key}, which does not exist")
+    return partitions, partitions[key.partition]
+
+
+def _id_assigned(draft: _Draft, change: TopicIdAssigned) -> None:
+    partitions = tuple(draft.partitions(change.name))
+    draft.put_topic(TopicImage(change.name, change.topic_id, partitions))
+
+
+def _partitions_created(draft: _Draft, change: PartitionsCreated) -> None:
+    draft.partitions(change.topic).extend(change.partitions)
+
+
+def _replicas_changed(draft: _Draft, change: ReplicasChanged) -> None:
+    partitions, before = _partition_at(draft, change.partition)
+    partitions[change.partition.partition] = PartitionImage(change.replicas, change.move, before.known)
+
+
+def _state_changed(draft: _Draft, change: PartitionStateChanged) -> None:
+    partitions, (replicas, move, _) = _partition_at(draft, change.partition)
+    partitions[change.partition.partition] = PartitionImage(replicas, move, change.known)
+
+
+def _settings_changed(draft: _Draft, change: SettingsChanged) -> None:
+    draft.put("settings", change.entity, change.settings, is_absent=change.settings is None)
+
+
+def _quotas_changed(draft: _Draft, change: QuotasChanged) -> None:
+    draft.put("quotas", change.entity, change.limits, is_absent=not change.limits)
+
+
+def _rate_changed(draft: _Draft, change: ConnectionRateChanged) -> None:
+    draft.put("connection_rates", change.address, change.rate, is_absent=change.rate is None)
+
+
+def _acls_changed(draft: _Draft, change: AclsChanged) -> None:
+    draft.put("acls", change.resource, change.entries, is_absent=not change.entries)
+
+
+def _credential_changed(draft: _Draft, change: ScramCredentialChanged) -> None:
+    users = draft.section("scram_users")
+    credentials = {name: each for name, each in users.get(change.user, {}).items() if name != change.mechanism}
+    if change.credential is not None:
+        credentials[change.mechanism] = change.credential
+    draft.put("scram_users", change.user, credentials, is_absent=not credentials)
+
+
+def _feature_changed(draft: _Draft, change: FeatureChanged) -> None:
+    draft.put("features", change.name, change.level, is_absent=change.level is None)
+
+
+def _controller_changed(draft: _Draft, change: ControllerChanged) -> None:
+    draft.set("controller_id", change.controller_id)
+    draft.set("controller_epoch", change.epoch)
+
+
+def _damage_changed(draft: _Draft, change: DamageChanged) -> None:
+    draft.put("damage", change.part, change.why, is_absent=change.why is None)
+
+
+_APPLY: Final[Mapping[type, Callable[[_Draft, Any], None]]] = {
+    ClusterIdentified: lambda draft, change: draft.set("cluster_id", change.cluster_id),
+    BrokerRegistered: lambda draft, change: draft.section("brokers").update({change.broker.id: change.broker}),
+    BrokerUnregistered: lambda draft, change: draft.put("brokers", change.broker_id, None, is_absent=True),
+    TopicCreated: lambda draft, change: draft.put_topic(change.topic),
+    TopicDeleted: lambda draft, change: draft.remove_topic(change.name),
+    TopicIdAssigned: _id_assigned,
+    PartitionsCreated: _partitions_created,
+    ReplicasChanged: _replicas_changed,
+    PartitionStateChanged: _state_changed,
+    SettingsChanged: _settings_changed,
+    QuotasChanged: _quotas_changed,
+    ConnectionRateChanged: _rate_changed,
+    AclsChanged: _acls_changed,
+    ScramCredentialChanged: _credential_changed,
+    FeatureChanged: _feature_changed,
+    ProducerIdsAllocated: lambda draft, change: draft.set("next_producer_id", change.next_producer_id),
+    ControllerChanged: _controller_changed,
+    DeletionRequested: lambda draft, change: draft.set("deletions", draft.get("deletions") | {change.topic}),
+    DeletionEnded: lambda draft, change: draft.set("deletions", draft.get("deletions") - {change.topic}),
+    ReassignmentsRequested: lambda draft, change: draft.set("reassignments", dict(change.partitions)),
+    PreferredElectionsRequested: lambda draft, change: draft.set("preferred_elections", change.partitions),
+    DamageChanged: _damage_changed,
+}
+
+
+# ---- the way back: from two images to the changes between them
+
+
+def difference(old: ClusterImage, new: ClusterImage) -> list[ClusterChange]:
+    """Return the changes from an image to a later one of the same cluster.
+
+    An allocation of producer ids names no broker that an image knows: it has `NO_CONTROLLER`.
+    """
+    changes = list[ClusterChange]()
+    for each in fields(ClusterImage):
+        before, after = getattr(old, each.name), getattr(new, each.name)
+        if each.name in _BETWEEN and before is not after and before != after:
+            changes += _BETWEEN[each.name](before, after)
+    if (old.controller_id, old.controller_epoch) != (new.controller_id, new.controller_epoch):
+        changes.append(ControllerChanged(new.controller_id, new.controller_epoch))
+    return changes
+
+
+def _changed(old: Mapping[K, V], new: Mapping[K, V]) -> Iterator[tuple[K, V | None, V | None]]:
+    """Yield each key with another value, the old value and the new one; None for a missing one."""
+    for key, before in old.items():
+        if key not in new:
+            yield key, before, None
+    for key, after in new.items():
+        before_or_none = old.get(key)
+        if before_or_none is not after and before_or_none != after:
+            yield key, before_or_none, after
+
+
+def _of_brokers(old: Mapping[int, RegisteredBroker], new: Mapping[int, RegisteredBroker]) -> Iterator[ClusterChange]:
+    for broker_id, _, broker in _changed(old, new):
+        yield BrokerUnregistered(broker_id) if broker is None else BrokerRegistered(broker)
+
+
+def _of_topics(old: Mapping[str, TopicImage], new: Mapping[str, TopicImage]) -> Iterator[ClusterChange]:
+    created = list[ClusterChange]()
+    for name, before, after in _changed(old, new):
+        if after is None:
+            yield TopicDeleted(name)
+        elif before is None:
+            created.append(TopicCreated(after))
+        elif len(after.partitions) < len(before.partitions) or before.id not in (None, after.id):
+            yield TopicDeleted(name)  # another topic has its name
+            created.append(TopicCreated(after))
+        else:
+            created += _of_topic(before, after)
+    yield from created  # after the deletions: a new topic may have the id of a deleted one
+
+
+def _of_topic(before: TopicImage, after: TopicImage) -> Iterator[ClusterChange]:
+    if before.id is None and after.id is not None:
+        yield TopicIdAssigned(after.name, after.id)
+    if len(after.partitions) > len(before.partitions):
+        yield PartitionsCreated(after.name, after.partitions[len(before.partitions) :])
+    for index, (old, new) in enumerate(zip(before.partitions, after.partitions, strict=False)):
+        if old is new:
+            continue
+        key = TopicPartition(after.name, index)
+        if old[:2] != new[:2]:
+            yield ReplicasChanged(key, new.replicas, new.move)
+        if old.known != new.known:
+            yield PartitionStateChanged(key, new.known)
+
+
+def _of_settings(old: Mapping[ConfigEntity, Settings], new: Mapping[ConfigEntity, Settings]) -> Iterator[ClusterChange]:
+    for entity, _, settings in _changed(old, new):
+        yield SettingsChanged(entity, settings)
+
+
+def _of_quotas(old: Mapping[QuotaEntity, Limits], new: Mapping[QuotaEntity, Limits]) -> Iterator[ClusterChange]:
+    for entity, _, limits in _changed(old, new):
+        yield QuotasChanged(entity, limits or {})
+
+
+def _of_rates(old: Mapping[str | None, float], new: Mapping[str | None, float]) -> Iterator[ClusterChange]:
+    for address, _, rate in _changed(old, new):
+        yield ConnectionRateChanged(address, rate)
+
+
+def _of_acls(old: Mapping[ResourcePattern, Entries], new: Mapping[ResourcePattern, Entries]) -> Iterator[ClusterChange]:
+    for resource, _, entries in _changed(old, new):
+        yield AclsChanged(resource, entries or frozenset())
+
+
+def _of_users(
+    old: Mapping[str, Mapping[str, Credential]], new: Mapping[str, Mapping[str, Credential]]
+) -> Iterator[ClusterChange]:
+    for user, before, after in _changed(old, new):
+        for mechanism, _, credential in _changed(before or {}, after or {}):
+            yield ScramCredentialChanged(user, mechanism, credential)
+
+
+def _of_features(old: Mapping[str, int], new: Mapping[str, int]) -> Iterator[ClusterChange]:
+    for name, _, level in _changed(old, new):
+        yield FeatureChanged(name, level)
+
+
+def _of_deletions(old: frozenset[str], new: frozenset[str]) -> Iterator[ClusterChange]:
+    yield from map(DeletionEnded, sorted(old - new))
+    yield from map(DeletionRequested, sorted(new - old))
+
+
+def _of_damage(old: Mapping[DamagedPart, str], new: Mapping[DamagedPart, str]) -> Iterator[ClusterChange]:
+    for part, _, why in _changed(old, new):
+        yield DamageChanged(part, why)
+
+
+_BETWEEN: Final[Mapping[str, Callable[[Any, Any], Iterable[ClusterChange]]]] = {
+    "cluster_id": lambda _, new: [ClusterIdentified(new)],
+    "brokers": _of_brokers,
+    "topics": _of_topics,
+    "settings": _of_settings,
+    "quotas": _of_quotas,
+    "connection_rates": _of_rates,
+    "acls": _of_acls,
+    "scram_users": _of_users,
+    "features": _of_features,
+    "next_producer_id": lambda _, new: [ProducerIdsAllocated(NO_CONTROLLER, new)],
+    "deletions": _of_deletions,
+    "reassignments": lambda _, new: [ReassignmentsRequested(new)],
+    "preferred_elections": lambda _, new: [PreferredElectionsRequested(new)],
+    "damage": _of_damage,
+}
+"""By field: the changes from one value to another. `topic_names` follows from the topics."""

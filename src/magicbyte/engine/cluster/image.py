@@ -1,0 +1,118 @@
+"""The cluster as one immutable value: what a broker knows of it up to a position of the metadata.
+
+Images share structure: `changes.apply` copies the touched sections, and never changes an image. So an image may be read
+in any thread, and kept for as long as a request takes. Source: Kafka's MetadataImage.
+"""
+
+from __future__ import annotations
+
+import enum
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from magicbyte.engine.cluster.acls import Entries, ResourcePattern
+from magicbyte.engine.cluster.brokers import RegisteredBroker
+from magicbyte.engine.cluster.quotas import QuotaEntity
+from magicbyte.engine.cluster.scram import Credential
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
+from magicbyte.engine.replication.state import KnownState
+
+NO_CONTROLLER: Final = -1
+"""Used instead of a broker id, and of an epoch: there is no controller, or there has been none."""
+
+
+class EntityKind(enum.Enum):
+    """The kind of an entity with settings."""
+
+    TOPIC = "topics"
+    BROKER = "brokers"
+
+
+class ConfigEntity(NamedTuple):
+    """The owner of settings: a topic, a broker, or all brokers (None)."""
+
+    kind: EntityKind
+    name: str | None
+
+
+class PartitionImage(NamedTuple):
+    """A partition: its replicas, the reassignment in progress, and its state; None until a controller has made one."""
+
+    replicas: tuple[int, ...]
+    move: OngoingMove = NO_MOVE
+    known: KnownState | None = None
+
+
+class TopicImage(NamedTuple):
+    """A topic: its partitions from 0 on, and its id; None: it is from before 2.8."""
+
+    name: str
+    id: uuid.UUID | None
+    partitions: tuple[PartitionImage, ...]
+
+
+class DamagedSection(enum.Enum):
+    """A section of the image with an unreadable part, and the form of the part's name."""
+
+    BROKER = "the registration of a broker, by id"
+    TOPIC = "the replicas of a topic"
+    STATE = "the state of a partition, as TOPIC-PARTITION"
+    TOPIC_SETTINGS = "the settings of a topic"
+    BROKER_SETTINGS = "the settings of a broker"
+    CLIENT = "quotas and credentials of a user, client or address"
+    ACLS = "the ACLs of a resource"
+    REQUESTS = "requested reassignments or preferred elections"
+
+
+class DamagedPart(NamedTuple):
+    """A part of the metadata that cannot be read."""
+
+    section: DamagedSection
+    name: str
+
+
+Settings: TypeAlias = Mapping[str, str]
+Limits: TypeAlias = Mapping[str, float]
+"""The quotas of an entity, by the names of Kafka's settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """What is known of a cluster up to `position`, which grows with each change (-1: nothing is known).
+
+    `topics`: by name. `topic_names`: by id. `settings`: an entity without any is absent, one whose last setting was
+    removed is present. `connection_rates`: by address, None for all without their own. `acls`: a damaged resource
+    denies everything. `next_producer_id`: the first id that no broker has; None: none was ever allocated. `deletions`:
+    topics that are being deleted. `reassignments` and `preferred_elections`: requests of old tools. `damage`: parts
+    that cannot be read, with the reason. Except for ACLs they are missing above: a reader whose default would lose data
+    must look there.
+    """
+
+    position: int = -1
+    cluster_id: str | None = None
+    brokers: Mapping[int, RegisteredBroker] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[uuid.UUID, str] = field(default_factory=dict)
+    settings: Mapping[ConfigEntity, Settings] = field(default_factory=dict)
+    quotas: Mapping[QuotaEntity, Limits] = field(default_factory=dict)
+    connection_rates: Mapping[str | None, float] = field(default_factory=dict)
+    acls: Mapping[ResourcePattern, Entries] = field(default_factory=dict)
+    scram_users: Mapping[str, Mapping[str, Credential]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: int | None = None
+    controller_id: int = NO_CONTROLLER
+    controller_epoch: int = NO_CONTROLLER
+    deletions: frozenset[str] = frozenset()
+    reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    preferred_elections: frozenset[TopicPartition] | None = None
+    damage: Mapping[DamagedPart, str] = field(default_factory=dict)
+
+    def partition(self, key: TopicPartition) -> PartitionImage | None:
+        """Return a partition, None for an unknown one."""
+        topic = self.topics.get(key.topic)
+        if topic is None or not 0 <= key.partition < len(topic.partitions):
+            return None
+        return topic.partitions[key.partition]
