@@ -21,7 +21,8 @@ from magicbyte.access.security.server import credential_of_password
 from magicbyte.engine.ports import CreateNode, MetadataStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.stores.cluster import tell_of_config_change
-from magicbyte.server.stores.scram_users import USERS, change_of, sanitised
+from magicbyte.server.stores.scram_users import change_of
+from magicbyte.server.stores.znodes.clients import USERS, sanitised
 from magicbyte.testing.certificates import HOSTS, Authority
 
 USER: Final = "alice"

@@ -77,4 +77,6 @@ def test_the_nodes_of_a_real_broker_are_read_and_written_as_it_does(version: str
         assert ours == said
         if version == "2.8.2":
             data = tree.get(layout.PRODUCER_IDS)
-            assert layout.dump_producer_ids(0, layout.load_last_producer_id(data) - 999) == data
+            last = layout.load_last_producer_id(data)
+            assert last is not None
+            assert layout.dump_producer_ids(0, last - 999) == data

@@ -26,7 +26,7 @@ MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 BROKERS: Final = st.lists(st.integers(0, 4), min_size=1, max_size=3, unique=True).map(tuple)
 TEXTS: Final = st.dictionaries(st.sampled_from(["retention.ms", "cleanup.policy"]), st.sampled_from(["1", "compact"]))
 LIMITS: Final = st.dictionaries(
-    st.sampled_from(["producer_byte_rate", "request_percentage"]), st.sampled_from([0.5, 1024.0]), max_size=2
+    st.sampled_from(["producer_byte_rate", "request_percentage"]), st.sampled_from([0.5, 1024.0, 2.0**63]), max_size=2
 )
 CREDENTIAL: Final = Credential(b"salt", b"stored", b"server", 4096)
 ENTRIES: Final = st.frozensets(

@@ -75,14 +75,16 @@ class Succession:
 
         ids = await peer.ask(InitProducerIdRequest(transactional_id=None), 0, InitProducerIdResponse)
         assert ids.error_code == ErrorCode.NONE
-        return layout.load_last_producer_id((await self.view.get(layout.PRODUCER_IDS)).data)
+        last = layout.load_last_producer_id((await self.view.get(layout.PRODUCER_IDS)).data)
+        assert last is not None
+        return last
 
     async def see_it_go_on(self) -> None:
         """See that the heir leads the cluster, and goes on with what was in progress."""
         await self._until(layout.CONTROLLER, lambda node: layout.load_controller(node.data) == self.heir)
         await self.view.create(layout.topic_path(LATER), TopicNode({0: [self.heir]}, None).dump())
         await self.until_led(LATER, 0, self.heir)
-        await self.view.create(layout.ISR_CHANGE, layout.dump_isr_change([(LATER, 0)]), sequence=True)
+        await self.view.create(layout.ISR_CHANGE, layout.dump_partitions([(LATER, 0)]), sequence=True)
         async with asyncio.timeout(PATIENCE_S):
             while await self.view.children(layout.ISR_CHANGES):
                 await asyncio.sleep(0.02)

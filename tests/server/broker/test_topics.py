@@ -402,6 +402,12 @@ def test_what_told_of_a_change_of_settings_is_taken_away_after_a_quarter_of_an_h
     assert data == b'{"version":2,"entity_path":"topics/t40"}'
 
 
+def test_producer_ids_begin_in_an_empty_node_which_kafka_creates_at_its_start(world: World) -> None:
+    world.metadata.create("/latest_producer_id_block")
+    assert ProducerIds(world.metadata, 3, last_in_logs=lambda: 41).next() == 42
+    assert layout.load_last_producer_id(world.metadata.get("/latest_producer_id_block").data) == 1041
+
+
 def test_producer_ids_go_on_behind_the_block_that_was_noted(world: World) -> None:
     store = world.metadata
     assert [ProducerIds(store, 3).next() for _ in range(2)] == [0, 1000]

@@ -63,6 +63,7 @@ class DamagedSection(enum.Enum):
     TOPIC_SETTINGS = "the settings of a topic"
     BROKER_SETTINGS = "the settings of a broker"
     CLIENT = "quotas and credentials of a user, client or address"
+    CREDENTIAL = "the credential of a user for a mechanism, as MECHANISM USER"
     ACLS = "the ACLs of a resource"
     REQUESTS = "requested reassignments or preferred elections"
 
@@ -72,6 +73,11 @@ class DamagedPart(NamedTuple):
 
     section: DamagedSection
     name: str
+
+
+def credential_part(user: str, mechanism: str) -> DamagedPart:
+    """Return the part that is damaged if a user's credential cannot be read."""
+    return DamagedPart(DamagedSection.CREDENTIAL, f"{mechanism} {user}")
 
 
 Settings: TypeAlias = Mapping[str, str]

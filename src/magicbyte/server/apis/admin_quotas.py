@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES, QuotaType
+from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES
 from magicbyte.access.security.scram import HASHES
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
@@ -32,9 +32,9 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
-from magicbyte.server.settings.settings import INT_MAX, LONG_MAX
 from magicbyte.server.stores import quota_nodes
 from magicbyte.server.stores.quota_reading import reread
+from magicbyte.server.stores.znodes.clients import WHOLE_LIMITS, address_place, limit_text, place_of
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
@@ -47,12 +47,6 @@ IP: Final = "ip"
 _EXACT, _DEFAULT, _ANY = range(3)  # how a filter matches
 _STEPS: Final = 20  # for an entity
 _NEAR: Final = 1e-6  # tolerance of whole numbers
-_LARGEST: Final = {
-    QuotaType.PRODUCE.value: LONG_MAX,
-    QuotaType.FETCH.value: LONG_MAX,
-    CONNECTION_RATE: INT_MAX,
-}
-"""Settings that are whole numbers, with their maximum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +174,7 @@ def _place(entity: Mapping[str, str | None]) -> tuple[str, str]:
             raise _refusal(f"{kind}: expected a name, or null for the default")
     if IP not in entity:
         user, client_id = entity.get(USER, NOBODY), entity.get(CLIENT_ID, NOBODY)
-        return quota_nodes.place_of(QuotaEntity(user, client_id))
+        return place_of(QuotaEntity(user, client_id))
     address = entity[IP]
     if len(entity) > 1:
         raise _refusal("expected an ip alone, without a user or client-id")
@@ -189,7 +183,7 @@ def _place(entity: Mapping[str, str | None]) -> tuple[str, str]:
             ipaddress.IPv4Address(address)
         except ValueError:
             raise _refusal(f"ip: expected an IPv4 address, found {address[:80]!r}") from None
-    return quota_nodes.address_place(address)
+    return address_place(address)
 
 
 def _value(op: altering.OpData, *, is_address: bool) -> str:
@@ -202,12 +196,11 @@ def _value(op: altering.OpData, *, is_address: bool) -> str:
         raise _refusal(f"expected one of {known}, found {name[:80]!r}")
     if math.isnan(value):
         return "0"
-    if name not in _LARGEST:
-        return repr(value) if math.isfinite(value) else f"{'-' if value < 0 else ''}Infinity"  # in Java's format
-    # a double cannot represent 2**63 - 1
-    if not 0 <= value <= float(_LARGEST[name]) or abs(value - round(value)) > _NEAR:
-        raise _refusal(f"{name}: expected a whole number from 0 to {_LARGEST[name]}, found {value}")
-    return str(min(round(value), _LARGEST[name]))
+    if name in WHOLE_LIMITS:
+        if not 0 <= value <= float(WHOLE_LIMITS[name]) or abs(value - round(value)) > _NEAR:
+            raise _refusal(f"{name}: expected a whole number from 0 to {WHOLE_LIMITS[name]}, found {value}")
+        value = float(round(value))
+    return limit_text(name, value)
 
 
 def _refusal(why: str) -> RequestRefusedError:

@@ -36,8 +36,9 @@ from magicbyte.server.serving.authorization import (
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import MANY, MIB, Route
 from magicbyte.server.stores.cluster import tell_of_config_change
-from magicbyte.server.stores.scram_users import USERS, change_of, sanitised
+from magicbyte.server.stores.scram_users import change_of
 from magicbyte.server.stores.topic_nodes import children, settings_of
+from magicbyte.server.stores.znodes.clients import USERS, sanitised
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore

@@ -11,6 +11,7 @@ from magicbyte.engine.cluster.acls import (
     Pattern,
     Permission,
     ResourcePattern,
+    ResourceType,
 )
 from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import InvalidRequestError, MetadataError
@@ -29,6 +30,11 @@ def acls_path(resource: ResourcePattern) -> str:
     """Return the path of a resource's ACLs. Names are not escaped there: groups may contain slashes."""
     root = LITERAL_ROOT if resource.pattern is Pattern.LITERAL else PREFIXED_ROOT
     return f"{root}/{_words(resource.type.name)}/{resource.name}"
+
+
+def type_path(kind: ResourceType, pattern: Pattern) -> str:
+    """Return the path above the ACLs of all resources of a type."""
+    return acls_path(ResourcePattern(kind, "", pattern)).rstrip("/")
 
 
 def acl_change(resource: ResourcePattern, *, is_old: bool = False) -> tuple[str, bytes]:

@@ -409,8 +409,10 @@ def dump_producer_ids(broker_id: int, first: int) -> bytes:
     return dump({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
 
 
-def load_last_producer_id(data: bytes) -> int:
-    """Return the last producer id given to any broker. Raises MetadataError."""
+def load_last_producer_id(data: bytes) -> int | None:
+    """Return the last producer id given to any broker; None: Kafka creates the node empty. Raises MetadataError."""
+    if not data:
+        return None
     found = load(PRODUCER_IDS, data)
     try:
         return int(found["block_end"])
@@ -418,7 +420,7 @@ def load_last_producer_id(data: bytes) -> int:
         raise MetadataError(PRODUCER_IDS, f"expected block_end, found {data[:80]!r}") from error
 
 
-def dump_isr_change(partitions: Sequence[tuple[str, int]]) -> bytes:
-    """Return the data of the node that notifies the controller of changed in-sync replicas."""
+def dump_partitions(partitions: Sequence[tuple[str, int]]) -> bytes:
+    """Return the data of a notification of changed in-sync replicas, and of a request for preferred elections."""
     named = [{"topic": topic, "partition": index} for topic, index in partitions]
     return dump({"version": 1, "partitions": named})

@@ -399,7 +399,7 @@ class ClusterReplicas(Replicas):
                 continue
             self._has_notifications.clear()
             try:
-                await self._store.create(layout.ISR_CHANGE, layout.dump_isr_change(due), sequence=True)
+                await self._store.create(layout.ISR_CHANGE, layout.dump_partitions(due), sequence=True)
             except (NetworkError, MetadataError) as error:
                 logs.warning("the controller could not be notified of changed in-sync replicas: %s", error)
                 now_ms = self._runtime.clock.monotonic_ms()

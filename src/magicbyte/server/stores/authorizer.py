@@ -82,7 +82,7 @@ class Authorizer:
         changes = {Pattern.LITERAL: acl_nodes.LITERAL_CHANGES, Pattern.PREFIXED: acl_nodes.PREFIXED_CHANGES}
         return [
             *(
-                _type_path(kind, each)
+                acl_nodes.type_path(kind, each)
                 for each in patterns
                 for kind in ResourceType
                 if knows_resource_type(kind.name, protocol)
@@ -238,11 +238,7 @@ _MOST_NOTES: Final = 100  # notifications checked when one is written
 _PLACES: Final = [(pattern, kind) for pattern in Pattern for kind in ResourceType]
 
 
-def _type_path(kind: ResourceType, pattern: Pattern) -> str:
-    return acl_nodes.acls_path(ResourcePattern(kind, "", pattern)).rstrip("/")
-
-
-_TYPE_PATHS: Final = [_type_path(kind, pattern) for pattern, kind in _PLACES]
+_TYPE_PATHS: Final = [acl_nodes.type_path(kind, pattern) for pattern, kind in _PLACES]
 
 
 def _entries(resource: ResourcePattern, node: Node) -> Entries:

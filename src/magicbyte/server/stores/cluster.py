@@ -173,7 +173,8 @@ class ProducerIds:
 
     def _block_for(self, broker_id: int) -> int:
         node = self._metadata.exists(layout.PRODUCER_IDS)
-        first = self._last_in_logs() + 1 if node is None else layout.load_last_producer_id(node.data) + 1
+        last = None if node is None else layout.load_last_producer_id(node.data)
+        first = (self._last_in_logs() if last is None else last) + 1
         data = layout.dump_producer_ids(broker_id, first)
         change = (
             CreateNode(layout.PRODUCER_IDS, data) if node is None else SetNode(layout.PRODUCER_IDS, data, node.version)

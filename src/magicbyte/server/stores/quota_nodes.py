@@ -1,71 +1,27 @@
 """Quotas in the metadata tree, at Kafka's paths.
 
-/config/users/U, /config/users/U/clients/C, /config/clients/C, /config/ips/I; `<default>` instead of a name stands for
-all without a quota of their own.
-
 Values are text. Invalid ones are logged, and ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
+from typing import TYPE_CHECKING
 
 from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES, StoredQuotas, Values
-from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
+from magicbyte.engine.cluster.quotas import QuotaEntity
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import CreateNode, NodeChange, SetNode
 from magicbyte.engine.printable import logger
 from magicbyte.server.metadata import layout
 from magicbyte.server.stores.cluster import tell_of_config_change
-from magicbyte.server.stores.scram_users import USERS, sanitised
 from magicbyte.server.stores.topic_nodes import settings_in, settings_of
+from magicbyte.server.stores.znodes.clients import ADDRESSES, CLIENTS, USERS, address_at, entity_at
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore, Node
 
 log = logger(__name__)
-
-CLIENTS: Final = "clients"
-ADDRESSES: Final = "ips"
-
-
-def place_of(entity: QuotaEntity) -> tuple[str, str]:
-    """Return the kind and name of an entity's settings in the tree."""
-    client_id = _written(entity.client_id)
-    if entity.user == NOBODY:
-        return CLIENTS, client_id
-    user = _written(entity.user)
-    return USERS, user if entity.client_id == NOBODY else f"{user}/{CLIENTS}/{client_id}"
-
-
-def address_place(address: str | None) -> tuple[str, str]:
-    """Return the kind and name of an address's settings in the tree."""
-    return ADDRESSES, _written(address)
-
-
-def entity_at(kind: str, name: str) -> QuotaEntity | None:
-    """Return the entity of a kind and name in the tree; None: neither a user nor a client."""
-    if kind == CLIENTS:
-        return QuotaEntity(client_id=_read_name(name))
-    if kind != USERS:
-        return None
-    user, between, client_id = name.partition(f"/{CLIENTS}/")
-    return QuotaEntity(_read_name(user), _read_name(client_id) if between else NOBODY)
-
-
-def address_at(name: str) -> str | None:
-    """Return the address of a name in the tree."""
-    return _read_name(name)
-
-
-def _written(name: str | None) -> str:
-    return layout.DEFAULT_ENTITY if name is None else sanitised(name)
-
-
-def _read_name(name: str) -> str | None:
-    return None if name == layout.DEFAULT_ENTITY else unquote(name)
 
 
 def read_all(metadata: MetadataStore) -> StoredQuotas:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magicbyte.server.stores import quota_nodes
+from magicbyte.server.stores.znodes.clients import ADDRESSES, address_at, entity_at
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore
@@ -21,7 +22,7 @@ async def reread(runtime: Runtime, metadata: MetadataStore, kind: str, name: str
     """Apply the quotas of one node. Raises MetadataError, NetworkError."""
     async with runtime.quotas.reading:
         values = await runtime.reading.run(quota_nodes.read_one, metadata, kind, name)
-        if (entity := quota_nodes.entity_at(kind, name)) is not None:
+        if (entity := entity_at(kind, name)) is not None:
             runtime.quotas.replace(entity, values)
-        elif kind == quota_nodes.ADDRESSES:
-            runtime.quotas.replace_address(quota_nodes.address_at(name), values)
+        elif kind == ADDRESSES:
+            runtime.quotas.replace_address(address_at(name), values)

@@ -5,24 +5,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.errors import MetadataError, NodeExistsError, SecurityError
 from magicbyte.engine.ports import CreateNode, NodeChange, SetNode
 from magicbyte.server.metadata import layout
 from magicbyte.server.stores.topic_nodes import settings_in, settings_of
+from magicbyte.server.stores.znodes.clients import USERS, sanitised
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore
-
-USERS: Final = "users"
-
-
-def sanitised(user: str) -> str:
-    """Return a user's name as stored in the tree."""
-    return quote(user, safe="").replace("~", "%7E")
 
 
 def credential_of(metadata: MetadataStore, mechanism: str, tell: Callable[[str], None], user: str) -> Credential | None:

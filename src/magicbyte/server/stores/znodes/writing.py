@@ -1,0 +1,410 @@
+"""Make the changes of nodes that write changes of a cluster, as Kafka's brokers write them.
+
+Invariants:
+1. A node is written only in the version that the proposer has read, so a transaction that another broker has overtaken
+   fails as a whole. `image_of` of the written tree is the image after the changes.
+2. Content that an image lacks is kept: other settings of a user, quotas that are not numbers.
+3. Brokers that the cluster's protocol version permits can read every written node (`metadata/readable.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES
+from magicbyte.engine.cluster.changes import (
+    AclsChanged,
+    ClusterIdentified,
+    ConnectionRateChanged,
+    DeletionEnded,
+    DeletionRequested,
+    FeatureChanged,
+    PartitionsCreated,
+    PartitionStateChanged,
+    PreferredElectionsRequested,
+    ProducerIdsAllocated,
+    ProposedChange,
+    QuotasChanged,
+    ReassignmentsRequested,
+    ReplicasChanged,
+    ScramCredentialChanged,
+    SettingsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicIdAssigned,
+    apply_all,
+)
+from magicbyte.engine.cluster.image import ClusterImage, EntityKind, PartitionImage, TopicImage
+from magicbyte.engine.errors import BadVersionError, MetadataError
+from magicbyte.engine.ports import CreateNode, DeleteNode, NodeChange, SetNode, TopicPartition
+from magicbyte.engine.replication.state import NEW_NODE
+from magicbyte.server.metadata import acl_nodes, layout
+from magicbyte.server.metadata.layout import TopicNode
+from magicbyte.server.metadata.readable import check_acls, knows_prefixed_acls
+from magicbyte.server.metadata.tree import paths_above
+from magicbyte.server.stores.cluster import tell_of_config_change
+from magicbyte.server.stores.znodes import clients
+
+if TYPE_CHECKING:
+    from magicbyte.engine.cluster.acls import ResourcePattern
+    from magicbyte.engine.ports import MetadataStore
+
+_NOTES_KEPT_MS: Final = 15 * 60_000
+_MOST_NOTES: Final = 100  # notifications checked when one is written
+
+
+@dataclass(frozen=True, slots=True)
+class WritingTerms:
+    """The date, and the protocol version of the brokers that read the tree: `BrokerConfig.tree_protocol`."""
+
+    now_ms: int
+    protocol: tuple[int, ...] | None
+
+
+def node_changes(
+    store: MetadataStore,
+    image: ClusterImage,
+    changes: Sequence[ProposedChange],
+    terms: WritingTerms,
+    versions: Mapping[str, int] | None = None,
+) -> list[NodeChange]:
+    """Return the changes of nodes that write `changes` of a cluster, and notify its brokers. Blocks.
+
+    They belong into one transaction. `versions`: of the nodes that `image` was made from; without it the nodes may have
+    changed since. Raises BadVersionError if they have, and for a partition's state that does not follow the written
+    one; ProtocolTooOldError for content that a broker of the cluster cannot read; MetadataError for an unreadable node
+    that only a part of is to be changed; UnknownTopicError.
+    """
+    after = apply_all(image, changes, image.position)
+    writing = _Writing(store, image, after, terms, versions)
+    for change in changes:
+        _WRITE[type(change)](writing, change)
+    writing.write_topics()
+    writing.write_notes(_new_topics(changes))
+    return writing.made
+
+
+def _new_topics(changes: Iterable[ProposedChange]) -> set[str]:
+    """Return the topics whose brokers need no notification of settings: they were created or deleted."""
+    created = {change.topic.name for change in changes if isinstance(change, TopicCreated)}
+    return created | {change.name for change in changes if isinstance(change, TopicDeleted)}
+
+
+class _Writing:
+    """The changes so far, and the nodes as they will be then: data and version, None for a missing one."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        before: ClusterImage,
+        after: ClusterImage,
+        terms: WritingTerms,
+        versions: Mapping[str, int] | None,
+    ) -> None:
+        self._store, self.after, self.terms, self._versions = store, after, terms, versions
+        self.partitions = {name: len(topic.partitions) for name, topic in before.topics.items()}
+        self._nodes: dict[str, tuple[bytes, int] | None] = {}
+        self._changed_topics: dict[str, None] = {}
+        self._entities: dict[tuple[str, str], None] = {}
+        self._resources: dict[ResourcePattern, None] = {}
+        self.made: list[NodeChange] = []
+
+    # ---- nodes
+
+    def data(self, path: str) -> bytes | None:
+        """Return the data of a node, None for a missing one. Raises BadVersionError."""
+        node = self._at(path)
+        return None if node is None else node[0]
+
+    def _at(self, path: str) -> tuple[bytes, int] | None:
+        if path not in self._nodes:
+            node = self._store.exists(path)
+            if self._versions is not None and (None if node is None else node.version) != self._versions.get(path):
+                raise BadVersionError(path, "the node has changed since it was read")
+            self._nodes[path] = None if node is None else (node.data, node.version)
+        return self._nodes[path]
+
+    def version(self, path: str) -> int:
+        """Return the version of a node, `NEW_NODE` for a missing one. Raises BadVersionError."""
+        node = self._at(path)
+        return NEW_NODE if node is None else node[1]
+
+    def put(self, path: str, data: bytes) -> None:
+        """Create a node, and missing nodes above it, or change it."""
+        node = self._at(path)
+        if node is not None:
+            self.made.append(SetNode(path, data, node[1]))
+            self._nodes[path] = data, node[1] + 1
+            return
+        for above in paths_above(path):
+            is_missing = self._nodes[above] is None if above in self._nodes else self._store.exists(above) is None
+            if is_missing:
+                self._create(above, b"")
+        self._create(path, data)
+
+    def _create(self, path: str, data: bytes) -> None:
+        self.made.append(CreateNode(path, data))
+        self._nodes[path] = data, 0
+
+    def remove(self, path: str) -> None:
+        """Delete a node without children, if it exists."""
+        node = self._at(path)
+        if node is not None:
+            self.made.append(DeleteNode(path, node[1]))
+            self._nodes[path] = None
+
+    def remove_tree(self, top: str) -> None:
+        """Delete a node and all below it."""
+        levels, below = [top], list[str]()
+        while levels:
+            names = self._store.children_many(levels)
+            levels = [f"{path}/{name}" for path, own in zip(levels, names, strict=True) for name in own or ()]
+            below += levels
+        new = (path for path, node in self._nodes.items() if node is not None and path.startswith(f"{top}/"))
+        there = [path for path in dict.fromkeys([*below, *new]) if self._nodes.get(path, ()) is not None]
+        for path in sorted(there, reverse=True):  # children first
+            self.made.append(DeleteNode(path))
+            self._nodes[path] = None
+        self.remove(top)
+
+    # ---- topics
+
+    def topic_changed(self, name: str) -> None:
+        """Write the replicas of a topic later, once for all of its changes."""
+        self._changed_topics[name] = None
+
+    def forget_topic(self, name: str) -> None:
+        self._changed_topics.pop(name, None)
+
+    def write_topics(self) -> None:
+        for name in self._changed_topics:
+            self.put(layout.topic_path(name), _topic_data(self.after.topics[name]))
+
+    # ---- notifications of brokers
+
+    def settings_changed(self, kind: str, name: str) -> None:
+        self._entities[kind, name] = None
+
+    def acls_changed(self, resource: ResourcePattern) -> None:
+        self._resources[resource] = None
+
+    def write_notes(self, new_topics: set[str]) -> None:
+        """Notify brokers of changed settings and ACLs, and delete old notifications."""
+        notes = dict[NodeChange, None]()  # each deletion once
+        now_ms, protocol = self.terms.now_ms, self.terms.protocol
+        for kind, name in self._entities:
+            if kind != EntityKind.TOPIC.value or name not in new_topics:
+                notes |= dict.fromkeys(tell_of_config_change(self._store, kind, name, now_ms, protocol))
+        for resource in self._resources:
+            path, data = acl_nodes.acl_change(resource, is_old=not knows_prefixed_acls(protocol))
+            notes |= dict.fromkeys([*self._old_notes(path.rpartition("/")[0]), CreateNode(path, data, sequence=True)])
+        self.made += notes
+
+    def _old_notes(self, parent: str) -> list[NodeChange]:
+        (names,) = self._store.children_many([parent])
+        if names is None:
+            self.put(parent, b"")
+            return []
+        paths = [f"{parent}/{name}" for name in names[:_MOST_NOTES]]
+        nodes = zip(paths, self._store.get_many(paths), strict=True)
+        oldest = self.terms.now_ms - _NOTES_KEPT_MS
+        return [DeleteNode(path) for path, node in nodes if node is not None and node.ctime_ms < oldest]
+
+
+def _topic_data(topic: TopicImage) -> bytes:
+    partitions = topic.partitions
+    return TopicNode(
+        {index: each.replicas for index, each in enumerate(partitions)},
+        topic.id,
+        {index: each.move.adding for index, each in enumerate(partitions) if each.move.adding},
+        {index: each.move.removing for index, each in enumerate(partitions) if each.move.removing},
+    ).dump()
+
+
+def _identified(writing: _Writing, change: ClusterIdentified) -> None:
+    writing.put(layout.CLUSTER_ID, layout.dump_cluster_id(change.cluster_id))
+
+
+def _created(writing: _Writing, change: TopicCreated) -> None:
+    topic = change.topic
+    path = layout.topic_path(topic.name)
+    if writing.data(path) is not None:
+        raise BadVersionError(path, "the topic exists already")
+    writing.put(path, _topic_data(topic))
+    writing.partitions[topic.name] = 0
+    _add_partitions(writing, topic.name, topic.partitions)
+
+
+def _add_partitions(writing: _Writing, topic: str, partitions: Sequence[PartitionImage]) -> None:
+    first = writing.partitions[topic]
+    writing.partitions[topic] += len(partitions)
+    for index, partition in enumerate(partitions, first):
+        if partition.known is not None:
+            _state(writing, PartitionStateChanged(TopicPartition(topic, index), partition.known))
+
+
+def _deleted(writing: _Writing, change: TopicDeleted) -> None:
+    writing.forget_topic(change.name)
+    writing.remove_tree(layout.topic_path(change.name))
+
+
+def _id(writing: _Writing, change: TopicIdAssigned) -> None:
+    writing.topic_changed(change.name)
+
+
+def _grown(writing: _Writing, change: PartitionsCreated) -> None:
+    _add_partitions(writing, change.topic, change.partitions)
+    writing.topic_changed(change.topic)
+
+
+def _replicas(writing: _Writing, change: ReplicasChanged) -> None:
+    writing.topic_changed(change.partition.topic)
+
+
+def _state(writing: _Writing, change: PartitionStateChanged) -> None:
+    path = layout.state_path(*change.partition)
+    if change.known is None:
+        writing.remove(path)
+        return
+    version = writing.version(path)
+    if version + 1 != change.known.version:
+        why = f"expected version {change.known.version - 1} of the state, found {version}"
+        raise BadVersionError(path, why)
+    writing.put(path, layout.dump_state(change.known.state))
+
+
+def _settings(writing: _Writing, change: SettingsChanged) -> None:
+    kind, name = change.entity.kind.value, change.entity.name or layout.DEFAULT_ENTITY
+    path = layout.config_path(kind, name)
+    if change.settings is None:
+        writing.remove(path)
+    else:
+        writing.put(path, layout.dump_config(change.settings))
+    writing.settings_changed(kind, name)
+
+
+def _quotas(writing: _Writing, change: QuotasChanged) -> None:
+    _write_limits(writing, *clients.place_of(change.entity), change.limits)
+
+
+def _rate(writing: _Writing, change: ConnectionRateChanged) -> None:
+    limits = {} if change.rate is None else {CONNECTION_RATE: change.rate}
+    _write_limits(writing, *clients.address_place(change.address), limits)
+
+
+def _write_limits(writing: _Writing, kind: str, name: str, limits: Mapping[str, float]) -> None:
+    changed = dict[str, str | None](dict.fromkeys((*TYPES, CONNECTION_RATE)))
+    changed |= {limit: clients.limit_text(limit, value) for limit, value in limits.items()}
+    _write_client(writing, kind, name, changed)
+
+
+def _credential(writing: _Writing, change: ScramCredentialChanged) -> None:
+    text = None if change.credential is None else change.credential.dump()
+    _write_client(writing, clients.USERS, clients.sanitised(change.user), {change.mechanism: text})
+
+
+def _write_client(writing: _Writing, kind: str, name: str, changed: Mapping[str, str | None]) -> None:
+    """Change some settings of a node; those of a quota that is not a number and has no new value are kept."""
+    path = layout.config_path(kind, name)
+    data = writing.data(path)
+    before = layout.load_config(path, data) if data else {}
+    after = dict(before)
+    for setting, text in changed.items():
+        if text is not None:
+            after[setting] = text if not _is_same(before.get(setting), text) else before[setting]
+        elif setting not in (*TYPES, CONNECTION_RATE) or _is_number(before.get(setting)):
+            after.pop(setting, None)
+    if data is not None or after:
+        writing.put(path, layout.dump_config(after))
+        writing.settings_changed(kind, name)
+
+
+def _is_number(text: str | None) -> bool:
+    try:
+        float(text or "")
+    except ValueError:
+        return False
+    return True
+
+
+def _is_same(before: str | None, text: str) -> bool:
+    """Return whether a quota has this value already, perhaps in another notation."""
+    return before is not None and _is_number(before) and _is_number(text) and float(before) == float(text)
+
+
+def _acls(writing: _Writing, change: AclsChanged) -> None:
+    resource, path = change.resource, acl_nodes.acls_path(change.resource)
+    data = writing.data(path)
+    before = frozenset() if data is None else acl_nodes.load_entries(path, data)
+    added = {each.operation.name for each in change.entries - before}
+    if added:
+        is_prefixed = resource.pattern is not type(resource.pattern).LITERAL
+        check_acls(resource.type.name, added, writing.terms.protocol, is_prefixed=is_prefixed)
+    if change.entries == before:
+        return
+    if change.entries:
+        entries = acl_nodes.dump_entries(change.entries)
+        if len(entries) > acl_nodes.MOST_NODE_BYTES:
+            why = f"expected at most {acl_nodes.MOST_NODE_BYTES} bytes of ACLs, found {len(entries)}"
+            raise MetadataError(path, why)
+        writing.put(path, entries)
+    else:
+        writing.remove(path)
+    writing.acls_changed(resource)
+
+
+def _feature(writing: _Writing, _change: FeatureChanged) -> None:
+    writing.put(layout.FEATURES, layout.dump_features(writing.after.features))
+
+
+def _producer_ids(writing: _Writing, change: ProducerIdsAllocated) -> None:
+    first = change.next_producer_id - layout.PRODUCER_ID_BLOCK
+    writing.put(layout.PRODUCER_IDS, layout.dump_producer_ids(change.broker_id, first))
+
+
+def _deletion_requested(writing: _Writing, change: DeletionRequested) -> None:
+    path = f"{layout.DELETE_TOPICS}/{change.topic}"
+    if writing.data(path) is None:
+        writing.put(path, b"")
+
+
+def _deletion_ended(writing: _Writing, change: DeletionEnded) -> None:
+    writing.remove(f"{layout.DELETE_TOPICS}/{change.topic}")
+
+
+def _reassignments(writing: _Writing, change: ReassignmentsRequested) -> None:
+    if change.partitions:
+        writing.put(layout.REASSIGNMENTS, layout.dump_reassignments(change.partitions))
+    else:
+        writing.remove(layout.REASSIGNMENTS)
+
+
+def _elections(writing: _Writing, change: PreferredElectionsRequested) -> None:
+    if change.partitions is None:
+        writing.remove(layout.PREFERRED_ELECTION)
+    else:
+        writing.put(layout.PREFERRED_ELECTION, layout.dump_partitions(sorted(change.partitions)))
+
+
+_WRITE: Final[Mapping[type, Callable[[_Writing, Any], None]]] = {
+    ClusterIdentified: _identified,
+    TopicCreated: _created,
+    TopicDeleted: _deleted,
+    TopicIdAssigned: _id,
+    PartitionsCreated: _grown,
+    ReplicasChanged: _replicas,
+    PartitionStateChanged: _state,
+    SettingsChanged: _settings,
+    QuotasChanged: _quotas,
+    ConnectionRateChanged: _rate,
+    AclsChanged: _acls,
+    ScramCredentialChanged: _credential,
+    FeatureChanged: _feature,
+    ProducerIdsAllocated: _producer_ids,
+    DeletionRequested: _deletion_requested,
+    DeletionEnded: _deletion_ended,
+    ReassignmentsRequested: _reassignments,
+    PreferredElectionsRequested: _elections,
+}
