@@ -30,6 +30,7 @@ from magicbyte.engine.groups.group import Group
 from magicbyte.engine.groups.records import CONSUMER, OffsetCommitKey, OffsetCommitValue
 from magicbyte.engine.groups.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.engine.ports import Moment, TopicPartition
+from magicbyte.engine.protocol.first_versions import OFFSET_FETCH_OF_GROUPS, OFFSET_FETCH_WITH_CODE
 from magicbyte.engine.protocol.messages import offset_commit, offset_delete, offset_fetch
 from magicbyte.engine.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -43,12 +44,10 @@ if TYPE_CHECKING:
     from magicbyte.engine.groups.table import GroupTable
 
 UNKNOWN_OFFSET: Final = -1
-MANY_GROUPS: Final = 8  # version of OffsetFetch from which it has several groups
 LOADING_CODE: Final = 2  # version of TxnOffsetCommit from which COORDINATOR_LOAD_IN_PROGRESS is known
 C = TypeVar("C", offset_commit.OffsetCommitRequestPartition, TxnOffsetCommitRequestPartition)
 
 _Commit: TypeAlias = offset_commit.OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
-GROUP_CODE: Final = 2  # version of OffsetFetch from which each group has a code
 
 
 def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommitRequest, now: Moment) -> list[Effect]:
@@ -278,7 +277,7 @@ def _made(table: GroupTable, partition: _Commit, committed_ms: int) -> OffsetCom
 
 def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now: Moment) -> list[Effect]:
     """Return committed offsets: of one group, or of several from version 8 on. Version 0 is not handled here."""
-    if caller.version >= MANY_GROUPS:
+    if caller.version >= OFFSET_FETCH_OF_GROUPS:
         groups = [_fetched(table, caller, asked.group_id, asked.topics, request) for asked in request.groups]
         return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
     fetched = _fetched(table, caller, request.group_id, request.topics, request)
@@ -310,7 +309,7 @@ def _fetched(
 ) -> offset_fetch.OffsetFetchResponseGroup:
     status = table.status(group_id, may_be_empty=True)
     group = None if status else table.groups.get(group_id)
-    if status and caller.version >= GROUP_CODE:
+    if status and caller.version >= OFFSET_FETCH_WITH_CODE:
         return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, error_code=status)
     if topics is None:
         wanted = [] if group is None else list(_by_topic(group.offsets).items())

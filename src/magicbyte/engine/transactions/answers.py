@@ -9,6 +9,7 @@ from magicbyte.engine.errors import ErrorCode, code_of
 from magicbyte.engine.groups.effects import Caller, Reply
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
@@ -21,7 +22,7 @@ from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
 )
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from magicbyte.engine.transactions.rules import FENCED_BEFORE, FIRST_OF_PROTOCOL_2
+from magicbyte.engine.transactions.rules import FENCED_BEFORE
 from magicbyte.engine.transactions.transaction import NO_EPOCH, NO_ID
 
 FIRST_OF_BROKERS: Final = 4

@@ -16,6 +16,7 @@ from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, partition_for
 from magicbyte.engine.groups.terms import CoordinatorTerms, LoadState
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
@@ -26,7 +27,6 @@ from magicbyte.engine.transactions.effects import Answer, Effect, Forget, SendMa
 from magicbyte.engine.transactions.records import STATES, TransactionKey, TransactionState, TransactionValue
 from magicbyte.engine.transactions.rules import (
     COMPLETION,
-    FIRST_OF_PROTOCOL_2,
     IDLE,
     MARKED,
     MARKER_FENCED,

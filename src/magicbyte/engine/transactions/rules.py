@@ -29,11 +29,6 @@ COMPLETION: Final = {_S.PREPARE_COMMIT: _S.COMPLETE_COMMIT, _S.PREPARE_ABORT: _S
 IDLE: Final = PREDECESSORS[_S.DEAD]
 """The states in which an id may expire, and in which a producer begins without fencing another."""
 
-FIRST_OF_PROTOCOL_2: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 12, ApiKey.END_TXN: 5, ApiKey.TXN_OFFSET_COMMIT: 5}
-"""By API key, the first version that uses protocol 2 (KIP-890): partitions join a transaction with their first records,
-and each transaction has an epoch of its own.
-"""
-
 FENCED_BEFORE: Final[Mapping[int, int]] = {
     ApiKey.INIT_PRODUCER_ID: 4,
     ApiKey.ADD_PARTITIONS_TO_TXN: 2,

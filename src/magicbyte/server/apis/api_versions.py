@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import API_VERSIONS_WITH_SOFTWARE
 from magicbyte.engine.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -22,13 +23,12 @@ if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-_FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0: Final = 4
 
 
 async def api_versions(broker: BrokerParts, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
     """Return the supported versions, and record the client's software."""
-    if request.version >= _FIRST_WITH_SOFTWARE:
+    if request.version >= API_VERSIONS_WITH_SOFTWARE:
         name, version = request.message.client_software_name, request.message.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)

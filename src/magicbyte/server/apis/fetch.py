@@ -22,6 +22,7 @@ from magicbyte.engine.errors import (
 )
 from magicbyte.engine.log.live.lookups import aborted_in_slice, size_in_segment
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import FETCH_WITH_WHOLE_SETS
 from magicbyte.engine.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -62,8 +63,6 @@ T = TypeVar("T")
 _NEW_SESSION: Final = 0
 _NO_SESSION: Final = -1
 _FORMAT_OF_VERSION: Final = (Format.V0, Format.V0, Format.V1, Format.V1)  # later ones: V2
-_FIRST_WITH_WHOLE_SETS: Final = 3  # from this version the first set comes whole even if it exceeds the limit
-_FIRST_WITH_TRANSACTIONS: Final = 4
 _FIRST_WITH_STORAGE_ERROR: Final = 6
 _FIRST_WITH_ZSTD: Final = 10
 _FIRST_FROM_FOLLOWERS: Final = 11
@@ -312,7 +311,7 @@ async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: 
 async def _read(
     broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
 ) -> _Reading:
-    limited = request.version >= _FIRST_WITH_WHOLE_SETS
+    limited = request.version >= FETCH_WITH_WHOLE_SETS
     most = (
         min(request.message.max_bytes, broker.runtime.config.fetch_max_bytes) if limited else request.message.max_bytes
     )
@@ -485,7 +484,7 @@ class _PartitionRead:
         """
         log, asked, left = partition.log, self.asked, max(self.reading.left, 0)
         limit = max(min(asked.partition_max_bytes, left), 0)
-        strict = self.request.version < _FIRST_WITH_WHOLE_SETS
+        strict = self.request.version < FETCH_WITH_WHOLE_SETS
         whole_first = not strict and not self.reading.size
         recent = None
         if upper == log.log_end_offset:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.request import Handler, Request
 
-_FIRST_WITH_KEYS: Final = 4
 _MANY_KEYS: Final = 4  # version of FindCoordinator from which a request has several keys
 _GROUP, _TRANSACTION = 0, 1
 
@@ -89,7 +88,7 @@ async def _authorized_find_coordinator(
     if message.key_type == 1:
         kind, code = ResourceType.TRANSACTIONAL_ID, ID_REFUSED
     need = Need(AclOperation.DESCRIBE, kind, code)
-    if request.version < _FIRST_WITH_KEYS:
+    if request.version < _MANY_KEYS:
         if caller.may(need, message.key):
             return await handler(request)
         return FindCoordinatorResponse(error_code=code, node_id=-1, port=-1)

@@ -14,6 +14,7 @@ from magicbyte.engine.errors import ErrorCode, MetadataError
 from magicbyte.engine.groups.offsets import refused_in_transaction
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import OFFSET_FETCH_OF_GROUPS, OFFSET_FETCH_WITH_CODE
 from magicbyte.engine.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from magicbyte.engine.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -76,8 +77,6 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-_FIRST_WITH_GROUPS: Final = 8  # of OffsetFetch
-_FIRST_WITH_TOP_CODE: Final = 2  # of OffsetFetch
 _ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
 _TREE_STEPS: Final = 20  # for a look-up in the metadata tree
 
@@ -192,9 +191,9 @@ async def _authorized_offset_fetch(
 ) -> Message | None:
     """Return offsets with group Describe (30) of topics with topic Describe (29)."""
     message, version = request.message, request.version
-    if version < _FIRST_WITH_GROUPS:
+    if version < OFFSET_FETCH_OF_GROUPS:
         if not caller.has(AclOperation.DESCRIBE, ResourceType.GROUP, message.group_id):
-            each_code = GROUP_REFUSED if version < _FIRST_WITH_TOP_CODE else None
+            each_code = GROUP_REFUSED if version < OFFSET_FETCH_WITH_CODE else None
             topics = [] if each_code is None else _offsets_refused(message.topics or (), each_code)
             return OffsetFetchResponse(error_code=GROUP_REFUSED, topics=topics)
         allowed, refused = _describable(caller, message.topics)

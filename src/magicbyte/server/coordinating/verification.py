@@ -15,6 +15,7 @@ from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, partition_for
 from magicbyte.engine.log.append.producer_check import OPEN
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2
 from magicbyte.engine.records.layout import (
     ATTRIBUTES,
     BASE_SEQUENCE,
@@ -24,7 +25,6 @@ from magicbyte.engine.records.layout import (
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_BIT,
 )
-from magicbyte.engine.transactions.rules import FIRST_OF_PROTOCOL_2
 from magicbyte.server.serving.metrics import now_ns
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.request import Request
     from magicbyte.server.serving.runtime import Runtime
 
+_PRODUCE_JOINS: Final = FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE]  # bound once: each produced set asks
+_COMMIT_JOINS: Final = FIRST_OF_PROTOCOL_2[ApiKey.TXN_OFFSET_COMMIT]
 _FIRST_WITH_ABORTABLE: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 11, ApiKey.TXN_OFFSET_COMMIT: 4}
 _PAUSES_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.02, 0.04)
 """The delays before retries while markers of the previous transaction are pending: in total Kafka's wait."""
@@ -77,7 +79,7 @@ def _first(records: memoryview) -> _FirstRecords:
 
 def asks(runtime: Runtime, produce_version: int) -> bool:
     """Return whether a Produce request in this version is verified."""
-    return _asks(runtime, joins=produce_version >= FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE])
+    return _asks(runtime, joins=produce_version >= _PRODUCE_JOINS)
 
 
 def _asks(runtime: Runtime, *, joins: bool) -> bool:
@@ -95,7 +97,7 @@ async def guarded(
 ) -> tuple[dict[int, NewSet], dict[int, AppendRefusedError]]:
     """Return sets with the guards of transactional ones, and the refusals of others."""
     allowed, refused = dict(sets), dict[int, AppendRefusedError]()
-    joins, name = request.version >= FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE], request.message.transactional_id
+    joins, name = request.version >= _PRODUCE_JOINS, request.message.transactional_id
     if name is None or not _asks(services.runtime, joins=joins):
         return allowed, refused
     waiting, who = dict[int, TopicPartition](), _FirstRecords(-1, -1, -1)
@@ -121,9 +123,7 @@ async def guarded(
 
 def _of_produce(code: ErrorCode, version: int) -> ErrorCode:
     """Return the error code for a producer's request version."""
-    if code in _NOT_ASKED or (
-        code is ErrorCode.CONCURRENT_TRANSACTIONS and version < FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE]
-    ):
+    if code in _NOT_ASKED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _PRODUCE_JOINS):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return _known_to(ApiKey.PRODUCE, version, code)
 
@@ -137,7 +137,7 @@ def _known_to(key: int, version: int, code: ErrorCode) -> ErrorCode:
 
 async def offsets_refusal(services: VerificationServices, request: Request[TxnOffsetCommitRequest]) -> ErrorCode:
     """Return why offsets are refused: their partition is not in the transaction and cannot join. NONE: it is."""
-    message, joins = request.message, request.version >= FIRST_OF_PROTOCOL_2[ApiKey.TXN_OFFSET_COMMIT]
+    message, joins = request.message, request.version >= _COMMIT_JOINS
     groups = services.coordinators.groups.coordinator
     if not _asks(services.runtime, joins=joins) or groups.status(message.group_id):
         return ErrorCode.NONE  # errors of the group are reported by the group coordinator

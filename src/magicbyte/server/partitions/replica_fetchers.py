@@ -24,6 +24,7 @@ from magicbyte.engine.log.append.prepare import prepare_unchanged
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import FETCH_WITH_WHOLE_SETS
 from magicbyte.engine.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -77,7 +78,6 @@ M = TypeVar("M", bound="Message")
 log = logger(__name__)
 
 _FIRST_WITH_SESSIONS: Final = 7
-_FIRST_WITH_WHOLE_SETS: Final = 3
 _FIRST_THAT_COMPARES_EPOCHS: Final = 12
 _ANSWERED_WITHIN_S: Final = 0.02  # unless the leader waits for records
 _EARLIEST, _LATEST = -2, -1
@@ -335,9 +335,7 @@ class _LeaderFetcher:
             replica_id=self._runtime.node_id,
             max_wait_ms=wait_ms,
             min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes
-            if self._version >= _FIRST_WITH_WHOLE_SETS
-            else 0x7FFFFFFF,
+            max_bytes=config.replica_fetch_response_max_bytes if self._version >= FETCH_WITH_WHOLE_SETS else 0x7FFFFFFF,
             session_id=self._session.id,
             session_epoch=self._session.epoch,
             topics=topics,
@@ -538,7 +536,7 @@ class _LeaderFetcher:
             return
         if (written := outcome.records).size:
             partition.publish(written.first_offset, written.size, written.newest_magic)
-        elif fetched.records and self._version < _FIRST_WITH_WHOLE_SETS:
+        elif fetched.records and self._version < FETCH_WITH_WHOLE_SETS:
             self._complain("%s: a set at offset %d is larger than replica.fetch.max.bytes: replication of this "
                            "partition waits until the setting is raised", key, fetched.asked.offset)  # fmt: skip
             self._fetcher.not_appended(key, self._now_ms())

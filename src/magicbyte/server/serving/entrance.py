@@ -22,6 +22,7 @@ from magicbyte.engine.errors import ErrorCode, MagicbyteError, NetworkError, Pro
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol import Message, read_request_header, write_response
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import API_VERSIONS_WITH_SOFTWARE
 from magicbyte.engine.protocol.framing import api_key_of, framed
 from magicbyte.engine.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from magicbyte.engine.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
@@ -45,7 +46,6 @@ log = logger(__name__)
 _LIMITS: Final = PeerLimits(largest_frame=512 << 10)
 _MOST_STEPS: Final = 16  # requests per authentication
 _BETWEEN_LOGINS_MS: Final = 1000  # as in Kafka; an earlier handshake is an ordinary request
-_FIRST_WITH_SOFTWARE: Final = 3
 
 
 class EntranceServices(NamedTuple):
@@ -235,7 +235,7 @@ class _Login:
         version = header.request_api_version
         if self._runtime.offer.answers(ApiKey.API_VERSIONS, version) is None:
             return False
-        return version < _FIRST_WITH_SOFTWARE or self._connection.software_name != ""
+        return version < API_VERSIONS_WITH_SOFTWARE or self._connection.software_name != ""
 
     async def _step(self, conversation: ServerMechanism) -> None:
         """Handle a token in a request."""

@@ -11,10 +11,10 @@ from typing import Final
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.releases import FIRST_WITH_FEATURES, Release, inter_broker_versions
-from magicbyte.engine.transactions.rules import FIRST_OF_PROTOCOL_2
 from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.versions import versions_response
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from magicbyte.engine.errors import ProtocolError, UnsupportedVersionError
 from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.first_versions import API_VERSIONS_WITH_SOFTWARE
 from magicbyte.engine.protocol.framing import LARGEST_FRAME, LARGEST_HEADER, SIZE_BYTES, frame_size, read_request_header
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -19,7 +20,6 @@ _MOST_TOKENS: Final = 16
 """Frames in a row that are no requests: SaslHandshake version 0 is followed by tokens without a header."""
 _MOST_TRIES: Final = 64
 """Segments that do not begin with a request, before the connection counts as not Kafka's."""
-_FIRST_WITH_SOFTWARE: Final = 3
 """The first version of ApiVersions in which a client names its library (KIP-511)."""
 
 
@@ -116,7 +116,7 @@ class RequestStream:
         try:
             api, header, at = read_request_header(frame)
             version = header.request_api_version
-            tells_software = api.key == ApiKey.API_VERSIONS and version >= _FIRST_WITH_SOFTWARE
+            tells_software = api.key == ApiKey.API_VERSIONS and version >= API_VERSIONS_WITH_SOFTWARE
             if not is_all and (tells_software or not self._is_kafka):
                 return None
             if version < 0 or not (self._is_kafka or version in api.versions):
