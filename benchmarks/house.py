@@ -6,8 +6,8 @@ the pairs of this tree's time over the earlier one's: below 1 is faster. `spread
 
 - decode: all records of an uncompressed log of 8 MB with values of 100 bytes, kernels loaded; time of the whole.
 - append 16 kB: `prepare` of an LZ4 set of 16 records of 1000 bytes, as a leader's log calls it.
-- produce, fetch: a request from its frame to its answer, without a socket: one record of 100 bytes to be appended; a
-  set of 100 such records to be fetched as it is stored.
+- produce, fetch, metadata: a request from its frame to its answer, without a socket: one record of 100 bytes to be
+  appended; a set of 100 such records to be fetched as it is stored; one topic to be described.
 - verify --deep: the command over a log of 32 MB of records of 100 bytes, with its start.
 - serve: from the process' start until it listens.
 - import: `import magicbyte`, and of the broker's main module.
@@ -91,9 +91,10 @@ def append() -> float:
 
 
 def requests(which: str) -> float:
-    """Answer Produce or Fetch requests of a broker in this process."""
+    """Answer Produce, Fetch or Metadata requests of a broker in this process."""
     from magicbyte.engine.protocol import write_request
     from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+    from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
     from magicbyte.engine.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
     from magicbyte.engine.records.columns import Record
     from magicbyte.engine.records.encode import Format, encode_records
@@ -102,7 +103,7 @@ def requests(which: str) -> float:
     from magicbyte.server.serving.request import ClientConnection
     from magicbyte.server.settings.config import BrokerConfig
 
-    def frame(request: FetchRequest | ProduceRequest, version: int) -> bytes:
+    def frame(request: FetchRequest | MetadataRequest | ProduceRequest, version: int) -> bytes:
         return bytes(write_request(request, version, correlation_id=1, client_id="client"))[4:]
 
     def produced(data: bytes) -> bytes:
@@ -122,7 +123,8 @@ def requests(which: str) -> float:
             one = encode_records([Record(0, 1_700_000_000_000, 0, None, b"v" * 100)], Format.V2)
             asked = FetchPartition(partition=0, fetch_offset=2000, partition_max_bytes=13_000)
             fetch = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic="topic", partitions=[asked])])
-            data = produced(one) if which == "produce" else frame(fetch, 11)
+            described = MetadataRequest(topics=[MetadataRequestTopic(name="topic")])
+            data = {"produce": produced(one), "fetch": frame(fetch, 11), "metadata": frame(described, 9)}[which]
             for calls in (300, 3000):  # the first warm it up
                 frames = [memoryview(bytearray(data)) for _ in range(calls)]
                 start = time.process_time()
@@ -142,6 +144,7 @@ def requests(which: str) -> float:
 WORKERS: dict[str, Callable[[], float]] = {
     "produce 100 B": lambda: requests("produce"),
     "fetch 100 B": lambda: requests("fetch"),
+    "metadata of a topic": lambda: requests("metadata"),
     "append 16 kB": append,
     "decode 100 B": decode,
 }
