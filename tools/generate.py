@@ -16,7 +16,7 @@ from magicbyte.schema.output import stale, write
 from magicbyte.schema.pages import Folder, index, pages
 from magicbyte.schema.python import api_keys, api_table, modules
 from magicbyte.server import apis
-from magicbyte.server.serving.authorization import RequiredRights
+from magicbyte.server.serving.authorization import RowRights, WholeRight
 from magicbyte.server.serving.routes import Route
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,7 +91,7 @@ def _size(most_bytes: int | None) -> str:
 
 
 def _rights(route: Route) -> str:
-    if isinstance(route.rights, RequiredRights):
+    if isinstance(route.rights, WholeRight | RowRights):
         return str(route.rights)
     return "none" if route.rights is None else (route.rights.__doc__ or "").splitlines()[0].rstrip(".")
 

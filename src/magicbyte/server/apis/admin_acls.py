@@ -37,8 +37,8 @@ from magicbyte.engine.protocol.messages.describe_acls import (
     DescribeAclsResponse,
 )
 from magicbyte.server.serving.authorization import (
-    RequiredRights,
-    ResponseRows,
+    CLUSTER_REFUSED,
+    WholeRight,
     need_of_cluster,
 )
 from magicbyte.server.serving.request import Request
@@ -203,6 +203,17 @@ def _filter(asked: DescribeAclsRequest | DeleteAclsFilter) -> Filter:
     )
 
 
+def _creations_refused(request: Request[CreateAclsRequest]) -> CreateAclsResponse:
+    return CreateAclsResponse(
+        results=[AclCreationResult(error_code=CLUSTER_REFUSED) for _ in request.message.creations]
+    )
+
+
+def _deletions_refused(request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
+    refused = [DeleteAclsFilterResult(error_code=CLUSTER_REFUSED) for _ in request.message.filters]
+    return DeleteAclsResponse(filter_results=refused)
+
+
 ROUTES: Final = (
     Route(
         ApiKey.DESCRIBE_ACLS,
@@ -210,7 +221,9 @@ ROUTES: Final = (
         describe_acls,
         most_bytes=ONE_NAME,
         most_elements=FEW,
-        rights=RequiredRights(DescribeAclsResponse, need_of_cluster(AclOperation.DESCRIBE)),
+        rights=WholeRight(
+            need_of_cluster(AclOperation.DESCRIBE), lambda _: DescribeAclsResponse(error_code=CLUSTER_REFUSED)
+        ),
     ),
     Route(
         ApiKey.CREATE_ACLS,
@@ -218,12 +231,7 @@ ROUTES: Final = (
         create_acls,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            CreateAclsResponse,
-            need_of_cluster(AclOperation.ALTER),
-            rows=ResponseRows("creations", "", "results", AclCreationResult, ""),
-            top=None,
-        ),
+        rights=WholeRight(need_of_cluster(AclOperation.ALTER), _creations_refused),
     ),
     Route(
         ApiKey.DELETE_ACLS,
@@ -231,11 +239,6 @@ ROUTES: Final = (
         delete_acls,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            DeleteAclsResponse,
-            need_of_cluster(AclOperation.ALTER),
-            rows=ResponseRows("filters", "", "filter_results", DeleteAclsFilterResult, ""),
-            top=None,
-        ),
+        rights=WholeRight(need_of_cluster(AclOperation.ALTER), _deletions_refused),
     ),
 )

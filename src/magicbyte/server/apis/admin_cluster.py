@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
@@ -34,15 +35,15 @@ from magicbyte.engine.protocol.messages.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
+    TopicRequest,
     TopicResponse,
 )
 from magicbyte.server.apis.metadata import CLUSTER_OPERATIONS, tell_cluster_operations
 from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
     AuthorizedCaller,
-    PartitionRows,
-    RequiredRights,
-    ResponseRows,
+    RowRights,
+    WholeRight,
     need_of_cluster,
     need_of_topic,
 )
@@ -212,6 +213,19 @@ async def _authorized_alter_log_dirs(
     return AlterReplicaLogDirsResponse(results=results)
 
 
+def _refuse_producers(response: DescribeProducersResponse, asked: TopicRequest, code: ErrorCode) -> None:
+    parts = [PartitionResponse(partition_index=each, error_code=code) for each in asked.partition_indexes]
+    response.topics.append(TopicResponse(name=asked.name, partitions=parts))
+
+
+_PRODUCERS: Final[RowRights[DescribeProducersRequest, TopicRequest, DescribeProducersResponse]] = RowRights(
+    need_of_topic(AclOperation.READ),
+    rows=lambda message: message.topics,
+    name=lambda topic: topic.name,
+    only=lambda message, topics: replace(message, topics=topics),
+    refuse=_refuse_producers,
+)
+
 ROUTES: Final = (
     Route(
         ApiKey.ALTER_REPLICA_LOG_DIRS,
@@ -227,7 +241,9 @@ ROUTES: Final = (
         describe_log_dirs,
         most_bytes=8 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(DescribeLogDirsResponse, need_of_cluster(AclOperation.DESCRIBE)),
+        rights=WholeRight(
+            need_of_cluster(AclOperation.DESCRIBE), lambda _: DescribeLogDirsResponse(error_code=CLUSTER_REFUSED)
+        ),
     ),
     Route(
         ApiKey.DESCRIBE_CLUSTER,
@@ -243,17 +259,6 @@ ROUTES: Final = (
         describe_producers,
         most_bytes=8 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            DescribeProducersResponse,
-            rows=ResponseRows(
-                "topics",
-                "name",
-                "topics",
-                TopicResponse,
-                parts=PartitionRows("partition_indexes", "", "partitions", PartitionResponse, "partition_index"),
-            ),
-            each=need_of_topic(AclOperation.READ),
-            top=None,
-        ),
+        rights=_PRODUCERS,
     ),
 )

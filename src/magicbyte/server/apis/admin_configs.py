@@ -43,8 +43,8 @@ from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
     TOPIC_REFUSED,
     AuthorizedCaller,
-    RequiredRights,
     Rights,
+    WholeRight,
     name_of,
     need_of_cluster,
 )
@@ -327,6 +327,9 @@ ROUTES: Final = (
         list_config_resources,
         most_bytes=ONE_NAME,
         most_elements=FEW,
-        rights=RequiredRights(ListConfigResourcesResponse, need_of_cluster(AclOperation.DESCRIBE_CONFIGS)),
+        rights=WholeRight(
+            need_of_cluster(AclOperation.DESCRIBE_CONFIGS),
+            lambda _: ListConfigResourcesResponse(error_code=CLUSTER_REFUSED),
+        ),
     ),
 )

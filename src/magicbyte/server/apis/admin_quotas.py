@@ -27,7 +27,7 @@ from magicbyte.engine.protocol.messages.describe_client_quotas import DescribeCl
 from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
     AuthorizedCaller,
-    RequiredRights,
+    WholeRight,
     need_of_cluster,
 )
 from magicbyte.server.serving.request import Request
@@ -233,8 +233,9 @@ ROUTES: Final = (
         describe,
         most_bytes=ONE_NAME,
         most_elements=FEW,
-        rights=RequiredRights(
-            DescribeClientQuotasResponse, need_of_cluster(AclOperation.DESCRIBE_CONFIGS), values={"entries": None}
+        rights=WholeRight(
+            need_of_cluster(AclOperation.DESCRIBE_CONFIGS),
+            lambda _: DescribeClientQuotasResponse(error_code=CLUSTER_REFUSED, entries=None),
         ),
     ),
     Route(

@@ -30,7 +30,7 @@ from magicbyte.server.metadata import layout
 from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
     AuthorizedCaller,
-    RequiredRights,
+    WholeRight,
     need_of_cluster,
 )
 from magicbyte.server.serving.request import Request
@@ -175,7 +175,10 @@ ROUTES: Final = (
         describe,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(DescribeUserScramCredentialsResponse, need_of_cluster(AclOperation.DESCRIBE)),
+        rights=WholeRight(
+            need_of_cluster(AclOperation.DESCRIBE),
+            lambda _: DescribeUserScramCredentialsResponse(error_code=CLUSTER_REFUSED),
+        ),
     ),
     Route(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,

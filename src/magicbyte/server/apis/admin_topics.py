@@ -42,6 +42,7 @@ from magicbyte.engine.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 from magicbyte.engine.protocol.messages.delete_topics import (
@@ -54,9 +55,7 @@ from magicbyte.server.apis.metadata import name_of_topic
 from magicbyte.server.serving.authorization import (
     TOPIC_REFUSED,
     AuthorizedCaller,
-    PartitionRows,
-    RequiredRights,
-    ResponseRows,
+    RowRights,
     need_of_topic,
 )
 from magicbyte.server.serving.request import Request
@@ -421,11 +420,14 @@ async def _authorized_delete_topics(
     return answered
 
 
-_GROWN: Final = RequiredRights(
-    CreatePartitionsResponse,
-    rows=ResponseRows("topics", "name", "results", CreatePartitionsTopicResult),
-    each=need_of_topic(AclOperation.ALTER),
-    top=None,
+_GROWN: Final[RowRights[CreatePartitionsRequest, CreatePartitionsTopic, CreatePartitionsResponse]] = RowRights(
+    need_of_topic(AclOperation.ALTER),
+    rows=lambda message: message.topics,
+    name=lambda topic: topic.name,
+    only=lambda message, topics: replace(message, topics=topics),
+    refuse=lambda response, topic, code: response.results.append(
+        CreatePartitionsTopicResult(name=topic.name, error_code=code)
+    ),
 )
 
 
@@ -437,6 +439,22 @@ async def _authorized_create_partitions(
         return await handler(request)
     return await _GROWN(broker, request, handler, caller)
 
+
+def _refuse_erasure(response: DeleteRecordsResponse, asked: DeleteRecordsTopic, code: ErrorCode) -> None:
+    parts = [
+        DeleteRecordsPartitionResult(partition_index=each.partition_index, error_code=code, low_watermark=-1)
+        for each in asked.partitions
+    ]
+    response.topics.append(DeleteRecordsTopicResult(name=asked.name, partitions=parts))
+
+
+_ERASED: Final[RowRights[DeleteRecordsRequest, DeleteRecordsTopic, DeleteRecordsResponse]] = RowRights(
+    need_of_topic(AclOperation.DELETE),
+    rows=lambda message: message.topics,
+    name=lambda topic: topic.name,
+    only=lambda message, topics: replace(message, topics=topics),
+    refuse=_refuse_erasure,
+)
 
 ROUTES: Final = (
     Route(
@@ -461,25 +479,7 @@ ROUTES: Final = (
         delete_records,
         most_bytes=8 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            DeleteRecordsResponse,
-            rows=ResponseRows(
-                "topics",
-                "name",
-                "topics",
-                DeleteRecordsTopicResult,
-                parts=PartitionRows(
-                    "partitions",
-                    "partition_index",
-                    "partitions",
-                    DeleteRecordsPartitionResult,
-                    "partition_index",
-                    {"low_watermark": -1},
-                ),
-            ),
-            each=need_of_topic(AclOperation.DELETE),
-            top=None,
-        ),
+        rights=_ERASED,
     ),
     Route(
         ApiKey.CREATE_PARTITIONS,

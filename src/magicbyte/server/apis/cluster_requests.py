@@ -31,7 +31,8 @@ from magicbyte.engine.replication.state import PartitionState
 from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
 from magicbyte.server.serving.authorization import (
     ACT,
-    RequiredRights,
+    CLUSTER_REFUSED,
+    WholeRight,
 )
 from magicbyte.server.serving.routes import ALL_PARTITIONS, MIB, Route
 
@@ -207,7 +208,7 @@ ROUTES: Final = (
         leader_and_isr,
         most_bytes=64 * MIB,
         most_elements=ALL_PARTITIONS,
-        rights=RequiredRights(LeaderAndIsrResponse, ACT),
+        rights=WholeRight(ACT, lambda _: LeaderAndIsrResponse(error_code=CLUSTER_REFUSED)),
         of_brokers=True,
     ),
     Route(
@@ -216,7 +217,7 @@ ROUTES: Final = (
         stop_replica,
         most_bytes=64 * MIB,
         most_elements=ALL_PARTITIONS,
-        rights=RequiredRights(StopReplicaResponse, ACT),
+        rights=WholeRight(ACT, lambda _: StopReplicaResponse(error_code=CLUSTER_REFUSED)),
         of_brokers=True,
     ),
     Route(
@@ -225,7 +226,7 @@ ROUTES: Final = (
         update_metadata,
         most_bytes=64 * MIB,
         most_elements=ALL_PARTITIONS,
-        rights=RequiredRights(UpdateMetadataResponse, ACT),
+        rights=WholeRight(ACT, lambda _: UpdateMetadataResponse(error_code=CLUSTER_REFUSED)),
         of_brokers=True,
     ),
 )

@@ -53,9 +53,8 @@ from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.server.metadata import layout
 from magicbyte.server.serving.authorization import (
     ACT,
-    PartitionRows,
-    RequiredRights,
-    ResponseRows,
+    CLUSTER_REFUSED,
+    WholeRight,
     need_of_cluster,
 )
 from magicbyte.server.serving.request import Request
@@ -288,6 +287,41 @@ def _altered(key: TopicPartition, answer: IsrAnswer) -> AlterPartitionResponsePa
     )
 
 
+def _elections_refused(request: Request[ElectLeadersRequest]) -> ElectLeadersResponse:
+    response = ElectLeadersResponse(
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    PartitionResult(partition_id=each, error_code=CLUSTER_REFUSED) for each in asked.partitions
+                ],
+            )
+            for asked in request.message.topic_partitions or ()
+        ]
+    )
+    if request.version >= _FIRST_ELECTION_WITH_ERROR:
+        response.error_code = CLUSTER_REFUSED
+    return response
+
+
+def _reassignments_refused(
+    request: Request[AlterPartitionReassignmentsRequest],
+) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=CLUSTER_REFUSED,
+        responses=[
+            ReassignableTopicResponse(
+                name=asked.name,
+                partitions=[
+                    ReassignablePartitionResponse(partition_index=each.partition_index, error_code=CLUSTER_REFUSED)
+                    for each in asked.partitions
+                ],
+            )
+            for asked in request.message.topics
+        ],
+    )
+
+
 ROUTES: Final = (
     Route(
         ApiKey.CONTROLLED_SHUTDOWN,
@@ -295,7 +329,7 @@ ROUTES: Final = (
         controlled_shutdown,
         most_bytes=ONE_NAME,
         most_elements=FEW,
-        rights=RequiredRights(ControlledShutdownResponse, ACT),
+        rights=WholeRight(ACT, lambda _: ControlledShutdownResponse(error_code=CLUSTER_REFUSED)),
         of_brokers=True,
     ),
     Route(
@@ -304,19 +338,7 @@ ROUTES: Final = (
         elect_leaders,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            ElectLeadersResponse,
-            need_of_cluster(AclOperation.ALTER),
-            rows=ResponseRows(
-                "topic_partitions",
-                "topic",
-                "replica_election_results",
-                ReplicaElectionResult,
-                "topic",
-                PartitionRows("partitions", "", "partition_result", PartitionResult, "partition_id"),
-            ),
-            top=1,
-        ),
+        rights=WholeRight(need_of_cluster(AclOperation.ALTER), _elections_refused),
     ),
     Route(
         ApiKey.ALTER_PARTITION_REASSIGNMENTS,
@@ -324,19 +346,7 @@ ROUTES: Final = (
         alter_partition_reassignments,
         most_bytes=8 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            AlterPartitionReassignmentsResponse,
-            need_of_cluster(AclOperation.ALTER),
-            rows=ResponseRows(
-                "topics",
-                "name",
-                "responses",
-                ReassignableTopicResponse,
-                parts=PartitionRows(
-                    "partitions", "partition_index", "partitions", ReassignablePartitionResponse, "partition_index"
-                ),
-            ),
-        ),
+        rights=WholeRight(need_of_cluster(AclOperation.ALTER), _reassignments_refused),
     ),
     Route(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
@@ -344,7 +354,10 @@ ROUTES: Final = (
         list_partition_reassignments,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(ListPartitionReassignmentsResponse, need_of_cluster(AclOperation.DESCRIBE)),
+        rights=WholeRight(
+            need_of_cluster(AclOperation.DESCRIBE),
+            lambda _: ListPartitionReassignmentsResponse(error_code=CLUSTER_REFUSED),
+        ),
     ),
     Route(
         ApiKey.ALTER_PARTITION,
@@ -352,7 +365,7 @@ ROUTES: Final = (
         alter_partition,
         most_bytes=8 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(AlterPartitionResponse, ACT),
+        rights=WholeRight(ACT, lambda _: AlterPartitionResponse(error_code=CLUSTER_REFUSED)),
         of_brokers=True,
     ),
     Route(
@@ -361,7 +374,7 @@ ROUTES: Final = (
         allocate_producer_ids,
         most_bytes=ONE_NAME,
         most_elements=FEW,
-        rights=RequiredRights(AllocateProducerIdsResponse, ACT),
+        rights=WholeRight(ACT, lambda _: AllocateProducerIdsResponse(error_code=CLUSTER_REFUSED)),
         of_brokers=True,
     ),
 )

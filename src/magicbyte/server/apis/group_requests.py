@@ -15,7 +15,11 @@ from magicbyte.engine.groups.offsets import refused_in_transaction
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import OFFSET_FETCH_OF_GROUPS, OFFSET_FETCH_WITH_CODE
-from magicbyte.engine.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from magicbyte.engine.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from magicbyte.engine.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -28,11 +32,14 @@ from magicbyte.engine.protocol.messages.list_groups import ListGroupsRequest
 from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from magicbyte.engine.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
@@ -61,9 +68,8 @@ from magicbyte.server.serving.authorization import (
     READ_GROUP,
     TOPIC_REFUSED,
     AuthorizedCaller,
-    PartitionRows,
-    RequiredRights,
-    ResponseRows,
+    RowRights,
+    WholeRight,
     id_refusal,
     need_of_group,
     need_of_topic,
@@ -169,20 +175,67 @@ def _is_node_name(group: str) -> bool:
     return group not in ("", ".", "..") and "/" not in group and "\0" not in group
 
 
-_COMMITTED: Final = ResponseRows(
-    "topics",
-    "name",
-    "topics",
-    OffsetCommitResponseTopic,
-    parts=PartitionRows(
-        "partitions", "partition_index", "partitions", OffsetCommitResponsePartition, "partition_index"
-    ),
+def _refuse_commits(response: OffsetCommitResponse, asked: OffsetCommitRequestTopic, code: ErrorCode) -> None:
+    parts = [
+        OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in asked.partitions
+    ]
+    response.topics.append(OffsetCommitResponseTopic(name=asked.name, partitions=parts))
+
+
+def _commits_refused(request: Request[OffsetCommitRequest]) -> OffsetCommitResponse:
+    response = OffsetCommitResponse()
+    for topic in request.message.topics:
+        _refuse_commits(response, topic, GROUP_REFUSED)
+    return response
+
+
+_COMMITTED: Final[RowRights[OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse]] = RowRights(
+    need_of_topic(AclOperation.READ),
+    rows=lambda message: message.topics,
+    name=lambda topic: topic.name,
+    only=lambda message, topics: replace(message, topics=topics),
+    refuse=_refuse_commits,
+    whole=WholeRight(READ_GROUP, _commits_refused, lambda message: message.group_id),
 )
-_DESCRIBED: Final = RequiredRights(
-    DescribeGroupsResponse,
-    rows=ResponseRows("groups", "", "groups", DescribedGroup, "group_id"),
-    each=need_of_group(AclOperation.DESCRIBE),
-    top=None,
+
+
+def _refuse_deletions(response: OffsetDeleteResponse, asked: OffsetDeleteRequestTopic, code: ErrorCode) -> None:
+    parts = [
+        OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
+        for each in asked.partitions
+    ]
+    response.topics.append(OffsetDeleteResponseTopic(name=asked.name, partitions=parts))
+
+
+def _deletions_refused(request: Request[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+    response = OffsetDeleteResponse(error_code=GROUP_REFUSED)
+    for topic in request.message.topics:
+        _refuse_deletions(response, topic, GROUP_REFUSED)
+    return response
+
+
+_DELETED: Final[RowRights[OffsetDeleteRequest, OffsetDeleteRequestTopic, OffsetDeleteResponse]] = RowRights(
+    need_of_topic(AclOperation.READ),
+    rows=lambda message: message.topics,
+    name=lambda topic: topic.name,
+    only=lambda message, topics: replace(message, topics=topics),
+    refuse=_refuse_deletions,
+    whole=WholeRight(need_of_group(AclOperation.DELETE), _deletions_refused, lambda message: message.group_id),
+)
+_GROUPS_DELETED: Final[RowRights[DeleteGroupsRequest, str, DeleteGroupsResponse]] = RowRights(
+    need_of_group(AclOperation.DELETE),
+    rows=lambda message: message.groups_names,
+    name=str,
+    only=lambda message, groups: replace(message, groups_names=groups),
+    refuse=lambda response, group, code: response.results.append(DeletableGroupResult(group_id=group, error_code=code)),
+)
+_DESCRIBED: Final[RowRights[DescribeGroupsRequest, str, DescribeGroupsResponse]] = RowRights(
+    need_of_group(AclOperation.DESCRIBE),
+    rows=lambda message: message.groups,
+    name=str,
+    only=lambda message, groups: replace(message, groups=groups),
+    refuse=lambda response, group, code: response.groups.append(DescribedGroup(group_id=group, error_code=code)),
 )
 
 
@@ -313,14 +366,7 @@ ROUTES: Final = (
         offset_commit,
         most_bytes=16 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            OffsetCommitResponse,
-            READ_GROUP,
-            "group_id",
-            _COMMITTED,
-            need_of_topic(AclOperation.READ),
-            top=None,
-        ),
+        rights=_COMMITTED,
     ),
     Route(
         ApiKey.OFFSET_FETCH,
@@ -336,7 +382,11 @@ ROUTES: Final = (
         answer,
         most_bytes=8 * MIB,
         most_elements=FEW,
-        rights=RequiredRights(JoinGroupResponse, READ_GROUP, "group_id", values={"generation_id": -1}),
+        rights=WholeRight(
+            READ_GROUP,
+            lambda _: JoinGroupResponse(error_code=GROUP_REFUSED, generation_id=-1),
+            lambda message: message.group_id,
+        ),
     ),
     Route(
         ApiKey.HEARTBEAT,
@@ -344,7 +394,9 @@ ROUTES: Final = (
         answer,
         most_bytes=ONE_NAME,
         most_elements=FEW,
-        rights=RequiredRights(HeartbeatResponse, READ_GROUP, "group_id"),
+        rights=WholeRight(
+            READ_GROUP, lambda _: HeartbeatResponse(error_code=GROUP_REFUSED), lambda message: message.group_id
+        ),
     ),
     Route(
         ApiKey.LEAVE_GROUP,
@@ -352,7 +404,9 @@ ROUTES: Final = (
         answer,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(LeaveGroupResponse, READ_GROUP, "group_id"),
+        rights=WholeRight(
+            READ_GROUP, lambda _: LeaveGroupResponse(error_code=GROUP_REFUSED), lambda message: message.group_id
+        ),
     ),
     Route(
         ApiKey.SYNC_GROUP,
@@ -360,7 +414,9 @@ ROUTES: Final = (
         answer,
         most_bytes=16 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(SyncGroupResponse, READ_GROUP, "group_id"),
+        rights=WholeRight(
+            READ_GROUP, lambda _: SyncGroupResponse(error_code=GROUP_REFUSED), lambda message: message.group_id
+        ),
     ),
     Route(
         ApiKey.DESCRIBE_GROUPS,
@@ -392,12 +448,7 @@ ROUTES: Final = (
         answer,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            DeleteGroupsResponse,
-            rows=ResponseRows("groups_names", "", "results", DeletableGroupResult, "group_id"),
-            each=need_of_group(AclOperation.DELETE),
-            top=None,
-        ),
+        rights=_GROUPS_DELETED,
     ),
     Route(
         ApiKey.OFFSET_DELETE,
@@ -405,24 +456,6 @@ ROUTES: Final = (
         answer,
         most_bytes=8 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            OffsetDeleteResponse,
-            need_of_group(AclOperation.DELETE),
-            "group_id",
-            ResponseRows(
-                "topics",
-                "name",
-                "topics",
-                OffsetDeleteResponseTopic,
-                parts=PartitionRows(
-                    "partitions",
-                    "partition_index",
-                    "partitions",
-                    OffsetDeleteResponsePartition,
-                    "partition_index",
-                ),
-            ),
-            need_of_topic(AclOperation.READ),
-        ),
+        rights=_DELETED,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation
@@ -21,6 +22,7 @@ from magicbyte.engine.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from magicbyte.engine.protocol.messages.offset_for_leader_epoch import (
@@ -28,15 +30,14 @@ from magicbyte.engine.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 from magicbyte.server.apis.fetch import epoch_fault
 from magicbyte.server.serving.authorization import (
     ACT,
     AuthorizedCaller,
-    PartitionRows,
-    RequiredRights,
-    ResponseRows,
+    RowRights,
     need_of_topic,
 )
 from magicbyte.server.serving.routes import MANY, MIB, Route
@@ -190,18 +191,17 @@ async def _end_of_epoch(broker: BrokerParts, topic: str, asked: OffsetForLeaderP
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
 
-_EPOCHS: Final = RequiredRights(
-    OffsetForLeaderEpochResponse,
-    rows=ResponseRows(
-        "topics",
-        "topic",
-        "topics",
-        OffsetForLeaderTopicResult,
-        "topic",
-        PartitionRows("partitions", "partition", "partitions", EpochEndOffset, "partition"),
-    ),
-    each=need_of_topic(AclOperation.DESCRIBE),
-    top=None,
+def _refuse_epochs(response: OffsetForLeaderEpochResponse, asked: OffsetForLeaderTopic, code: ErrorCode) -> None:
+    parts = [EpochEndOffset(partition=each.partition, error_code=code) for each in asked.partitions]
+    response.topics.append(OffsetForLeaderTopicResult(topic=asked.topic, partitions=parts))
+
+
+_EPOCHS: Final[RowRights[OffsetForLeaderEpochRequest, OffsetForLeaderTopic, OffsetForLeaderEpochResponse]] = RowRights(
+    need_of_topic(AclOperation.DESCRIBE),
+    rows=lambda message: message.topics,
+    name=lambda topic: topic.topic,
+    only=lambda message, topics: replace(message, topics=topics),
+    refuse=_refuse_epochs,
 )
 
 
@@ -214,6 +214,22 @@ async def _authorized_leader_epochs(
     return await _EPOCHS(broker, request, handler, caller)
 
 
+def _refuse_offsets(response: ListOffsetsResponse, asked: ListOffsetsTopic, code: ErrorCode) -> None:
+    parts = [
+        ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=code, timestamp=-1, offset=-1)
+        for each in asked.partitions
+    ]
+    response.topics.append(ListOffsetsTopicResponse(name=asked.name, partitions=parts))
+
+
+_OFFSETS: Final[RowRights[ListOffsetsRequest, ListOffsetsTopic, ListOffsetsResponse]] = RowRights(
+    need_of_topic(AclOperation.DESCRIBE),
+    rows=lambda message: message.topics,
+    name=lambda topic: topic.name,
+    only=lambda message, topics: replace(message, topics=topics),
+    refuse=_refuse_offsets,
+)
+
 ROUTES: Final = (
     Route(
         ApiKey.LIST_OFFSETS,
@@ -221,25 +237,7 @@ ROUTES: Final = (
         list_offsets,
         most_bytes=8 * MIB,
         most_elements=MANY,
-        rights=RequiredRights(
-            ListOffsetsResponse,
-            rows=ResponseRows(
-                "topics",
-                "name",
-                "topics",
-                ListOffsetsTopicResponse,
-                parts=PartitionRows(
-                    "partitions",
-                    "partition_index",
-                    "partitions",
-                    ListOffsetsPartitionResponse,
-                    "partition_index",
-                    {"timestamp": -1, "offset": -1},
-                ),
-            ),
-            each=need_of_topic(AclOperation.DESCRIBE),
-            top=None,
-        ),
+        rights=_OFFSETS,
     ),
     Route(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,

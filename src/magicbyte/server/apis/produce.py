@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.cluster.acls import AclOperation
@@ -22,6 +23,7 @@ from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from magicbyte.engine.records.layout import Dialect
@@ -30,9 +32,7 @@ from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSe
 from magicbyte.server.serving.authorization import (
     WRITE_ID,
     AuthorizedCaller,
-    PartitionRows,
-    RequiredRights,
-    ResponseRows,
+    RowRights,
     need_of_topic,
 )
 from magicbyte.server.serving.metrics import now_ns
@@ -247,21 +247,25 @@ def _new_set(
     return NewSet(partition, records, rules, request.version, request.client, dialect, is_ours)
 
 
-_PRODUCED: Final = ResponseRows(
-    "topic_data",
-    "name",
-    "responses",
-    TopicProduceResponse,
-    parts=PartitionRows(
-        "partition_data",
-        "index",
-        "partition_responses",
-        PartitionProduceResponse,
-        "index",
-        {"base_offset": -1},
-    ),
+def _refuse(response: ProduceResponse, topic: TopicProduceData, code: ErrorCode) -> None:
+    response.responses.append(
+        TopicProduceResponse(
+            name=topic.name,
+            partition_responses=[
+                PartitionProduceResponse(index=part.index, error_code=code, base_offset=_NO_OFFSET)
+                for part in topic.partition_data
+            ],
+        )
+    )
+
+
+_TOPICS_WRITTEN: Final[RowRights[ProduceRequest, TopicProduceData, ProduceResponse]] = RowRights(
+    need_of_topic(AclOperation.WRITE),
+    rows=lambda message: message.topic_data,
+    name=lambda topic: topic.name,
+    only=lambda message, topics: replace(message, topic_data=topics),
+    refuse=_refuse,
 )
-_RIGHTS: Final = RequiredRights(ProduceResponse, rows=_PRODUCED, each=need_of_topic(AclOperation.WRITE), top=None)
 
 
 async def _authorized_produce(
@@ -273,8 +277,11 @@ async def _authorized_produce(
     if name is not None and not caller.may(WRITE_ID, name) and any(is_transactional(each) for each in sets):
         if not message.acks:
             raise ProtocolError("a request without an answer", expected="an id that may be used", found="another")
-        return _RIGHTS.refuse_all(message, request.version, WRITE_ID.code)
-    return await _RIGHTS(broker, request, handler, caller)
+        refused = ProduceResponse()
+        for topic in message.topic_data:
+            _refuse(refused, topic, WRITE_ID.code)
+        return refused
+    return await _TOPICS_WRITTEN(broker, request, handler, caller)
 
 
 ROUTES: Final = (

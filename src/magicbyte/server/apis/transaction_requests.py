@@ -45,7 +45,7 @@ from magicbyte.server.serving.authorization import (
     TOPIC_REFUSED,
     WRITE_ID,
     AuthorizedCaller,
-    RequiredRights,
+    WholeRight,
     id_refusal,
     need_of_id,
     need_of_topic,
@@ -278,7 +278,9 @@ ROUTES: Final = (
         answer,
         most_bytes=ONE_NAME,
         most_elements=FEW,
-        rights=RequiredRights(EndTxnResponse, WRITE_ID, "transactional_id"),
+        rights=WholeRight(
+            WRITE_ID, lambda _: EndTxnResponse(error_code=ID_REFUSED), lambda message: message.transactional_id
+        ),
     ),
     Route(
         ApiKey.WRITE_TXN_MARKERS,

@@ -6,9 +6,9 @@ Source: Kafka's KafkaApis of 2.8; docs/broker/acls.md has the differences.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, ProtocolError
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.request import ClientConnection, Handler, Request
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Message")
+R = TypeVar("R")
+A = TypeVar("A", bound="Message")
 
 TOPIC_REFUSED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 GROUP_REFUSED: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 CLUSTER_REFUSED: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 ID_REFUSED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-_NOTHING: Final[Mapping[str, Any]] = {}
 
 
 class Need(NamedTuple):
@@ -128,91 +130,62 @@ bound to them, and the caller.
 """
 
 
-class PartitionRows(NamedTuple):
-    """The partitions in a row of a request and of a response; `number` is "" if a request has plain numbers."""
-
-    asked: str
-    number: str
-    answered: str
-    row: type[Any]
-    said_number: str
-    values: Mapping[str, Any] = _NOTHING
-
-
 @dataclass(frozen=True, slots=True)
-class ResponseRows:
-    """The rows of a request, and of its response. `name` is "" if a request has plain names."""
+class WholeRight(Generic[M]):
+    """A right that a request needs as a whole. `refused` returns the response without it.
 
-    asked: str
-    name: str
-    answered: str
-    row: type[Any]
-    said_name: str = "name"
-    parts: PartitionRows | None = None
-
-    def name_of(self, asked: Any) -> str:
-        """Return the name in a row of a request."""
-        return str(getattr(asked, self.name) if self.name else asked)
-
-    def refused(self, asked: Any, code: ErrorCode) -> Any:
-        """Return the response row of a refused request row."""
-        named = {self.said_name: self.name_of(asked)} if self.said_name else {}
-        if (parts := self.parts) is None:
-            return self.row(**named, error_code=code)
-        rows = []
-        for each in getattr(asked, parts.asked):
-            number = getattr(each, parts.number) if parts.number else each
-            rows.append(parts.row(**{parts.said_number: number}, error_code=code, **parts.values))
-        return self.row(**named, **{parts.answered: rows})
-
-
-@dataclass(frozen=True, slots=True)
-class RequiredRights:
-    """The required rights of one API: `whole` for a request, `each` for its rows; `name` is the field with the name for
-    `whole`.
-
-    `top`: the first version with an error code for the whole response, None: none. `values`: other fields of it if all
-    is refused.
+    `name` returns the name of the group or id in the message; by default the right is one to the cluster.
     """
 
-    response: type[Any]
-    whole: Need | None = None
-    name: str | None = None
-    rows: ResponseRows | None = None
-    each: Need | None = None
-    top: int | None = 0
-    values: Mapping[str, Any] = field(default_factory=dict)
+    need: Need
+    refused: Callable[[Request[M]], Message]
+    name: Callable[[M], str] = lambda _: CLUSTER_NAME
 
     def __str__(self) -> str:
-        return ", ".join(str(need) for need in (self.whole, self.each) if need is not None)
+        return str(self.need)
 
     async def __call__(
-        self, _services: object, request: Request[Any], handler: Handler, caller: AuthorizedCaller
+        self, _services: object, request: Request[M], handler: Handler, caller: AuthorizedCaller
+    ) -> Message | None:
+        """Return the handler's response, or the refusal."""
+        return await handler(request) if self.is_given(request, caller) else self.refused(request)
+
+    def is_given(self, request: Request[M], caller: AuthorizedCaller) -> bool:
+        """Return whether the caller has the right."""
+        return caller.may(self.need, self.name(request.message))
+
+
+@dataclass(frozen=True, slots=True)
+class RowRights(Generic[M, R, A]):
+    """A right that each row of a request needs, for the name in it; `whole`: another for the request before.
+
+    `rows` returns the rows of a message, `only` the message with some of them, and `refuse` adds the refusal of a row
+    to a response.
+    """
+
+    need: Need
+    rows: Callable[[M], Sequence[R]]
+    name: Callable[[R], str]
+    only: Callable[[M, list[R]], M]
+    refuse: Callable[[A, R, ErrorCode], None]
+    whole: WholeRight[M] | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(str(each) for each in (self.whole, self.need) if each is not None)
+
+    async def __call__(
+        self, _services: object, request: Request[M], handler: Handler, caller: AuthorizedCaller
     ) -> Message | None:
         """Return the handler's response for the permitted rows, and refuse the rest."""
-        message, rows = request.message, self.rows
-        if self.whole is not None:
-            name = CLUSTER_NAME if self.name is None else getattr(message, self.name)
-            if not caller.may(self.whole, name):
-                return self.refuse_all(message, request.version, self.whole.code)
-        if self.each is None or rows is None:
-            return await handler(request)
-        asked = getattr(message, rows.asked)
-        allowed, refused = caller.split(self.each, asked, rows.name_of)
+        if self.whole is not None and not self.whole.is_given(request, caller):
+            return self.whole.refused(request)
+        allowed, refused = caller.split(self.need, self.rows(request.message), self.name)
         if not refused:
             return await handler(request)
-        response = await handler(replace(request, message=replace(message, **{rows.asked: allowed})))
+        response: Any = await handler(replace(request, message=self.only(request.message, allowed)))
         if response is None:
             raise ProtocolError("a request without an answer", expected="topics that may be written to", found="others")
-        getattr(response, rows.answered).extend(rows.refused(each, self.each.code) for each in refused)
-        return response
-
-    def refuse_all(self, message: Any, version: int, code: ErrorCode) -> Message:
-        """Return the response to a request that is refused as a whole."""
-        values = dict(self.values)
-        if self.top is not None and version >= self.top:
-            values["error_code"] = code
-        if (rows := self.rows) is not None:
-            values[rows.answered] = [rows.refused(each, code) for each in getattr(message, rows.asked) or ()]
-        response: Message = self.response(**values)
-        return response
+        for each in refused:
+            self.refuse(response, each, self.need.code)
+        answered: Message = response
+        return answered
