@@ -356,6 +356,10 @@ class BadVersionError(MetadataError):
     """The node does not have the expected version: another session has changed it."""
 
 
+class StaleProposalError(MetadataError):
+    """A proposed change was decided by metadata that another broker has changed since."""
+
+
 class NotEmptyError(MetadataError):
     """The node has children, and so cannot be deleted."""
 

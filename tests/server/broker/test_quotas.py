@@ -10,6 +10,9 @@ import pytest
 
 from magicbyte.access.client.connection import Connection
 from magicbyte.access.security.quotas import QuotaType
+from magicbyte.engine.cluster.changes import QuotasChanged
+from magicbyte.engine.cluster.image import ClusterImage
+from magicbyte.engine.cluster.quotas import QuotaEntity
 from magicbyte.engine.errors import BadVersionError, ErrorCode
 from magicbyte.engine.ports import MetadataStore, Node, NodeChange, Watch
 from magicbyte.engine.protocol.messages import alter_client_quotas as altering
@@ -29,8 +32,8 @@ from magicbyte.server.apis.admin_quotas import CLIENT_ID, IP, USER
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.settings.settings import LONG_MAX
-from magicbyte.server.stores import quota_nodes, scram_users
-from magicbyte.server.stores.quota_reading import reread, reread_all
+from magicbyte.server.stores import scram_users
+from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 from magicbyte.testing.world import World
 from server.broker.builders import asking, made, records
 from server.broker.serving import Clock, OnClock, Peer, within
@@ -531,12 +534,11 @@ def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_afte
             ("users", "a%3Db"), ("users", "a%3Db/clients/<default>"), ("users", "new%2A%7E/clients/c"),
             ("ips", "10.0.0.1"),
         ]  # fmt: skip
-        runtime = broker.served.runtime
-        runtime.quotas.connections.of_addresses = {}
         metadata.set("/config/users/a%3Db", layout.dump_config({PRODUCE: "many", FETCH: "9"}))
-        await reread_all(runtime, metadata)  # as a start does
-        assert runtime.quotas.connections.of_addresses == {"10.0.0.1": 3}
+        await broker.served.cluster_store.start()
+        assert broker.served.runtime.quotas.connections.of_addresses == {"10.0.0.1": 3}
         metadata.set("/config/users/a%3Db", b"no json")
+        await broker.served.cluster_store.reread("users", "a%3Db")
         assert len(await told(peer)) == 3  # the others
 
     served(work)
@@ -545,7 +547,9 @@ def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_afte
 @pytest.mark.parametrize(
     "changes",
     [
-        lambda store: quota_nodes.change_of(store, "users", "a", {PRODUCE: "7"}, 0, None),
+        lambda store: node_changes(
+            store, ClusterImage(), [QuotasChanged(QuotaEntity("a"), {PRODUCE: 7.0})], WritingTerms(0, None)
+        ),
         lambda store: [scram_users.change_of(store, "a", {"SCRAM-SHA-512": "new"})],
     ],
     ids=["quotas", "credentials"],
@@ -601,6 +605,7 @@ def test_a_users_quota_and_credential_that_are_set_at_once_are_both_stored(monke
 def test_of_two_looks_at_a_quota_the_later_one_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(broker: OnClock, peer: Peer) -> None:
         runtime, metadata, go_on = broker.served.runtime, broker.served.metadata, asyncio.Event()
+        store = broker.served.cluster_store
         await put(peer, {CLIENT_ID: "test"}, **{PRODUCE: 1000})
 
         async def late(look: Callable[..., Any], *given: Any) -> Any:
@@ -609,13 +614,13 @@ def test_of_two_looks_at_a_quota_the_later_one_holds(monkeypatch: pytest.MonkeyP
             await go_on.wait()
             return found
 
-        for first in (reread_all(runtime, metadata), reread(runtime, metadata, "clients", "test")):
+        for first in (store.start(), store.reread("clients", "test")):
             go_on.clear()
             monkeypatch.setattr(runtime.reading, "run", late)
             earlier = asyncio.ensure_future(first)
             await asyncio.sleep(0)
             metadata.set("/config/clients/test", layout.dump_config({}))
-            later = asyncio.ensure_future(reread(runtime, metadata, "clients", "test"))
+            later = asyncio.ensure_future(store.reread("clients", "test"))
             await asyncio.wait([later], timeout=0.1)  # where it does not wait for the other, that is enough
             go_on.set()
             await asyncio.gather(earlier, later)

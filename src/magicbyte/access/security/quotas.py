@@ -38,15 +38,12 @@ class QuotaType(enum.Enum):
 CONNECTION_RATE: Final = "connection_creation_rate"
 """The setting of an address."""
 TYPES: Final[Mapping[str, QuotaType]] = {each.value: each for each in QuotaType}
-Values = dict[str, float]
-"""The limits of an entity or an address, by the settings' names."""
-
-
-class StoredQuotas(NamedTuple):
-    """The quotas of all entities; for addresses, None stands for all without their own."""
-
-    clients: dict[QuotaEntity, Values]
-    addresses: dict[str | None, float]
+WHOLE_QUOTAS: Final = {
+    QuotaType.PRODUCE.value: (1 << 63) - 1,
+    QuotaType.FETCH.value: (1 << 63) - 1,
+    CONNECTION_RATE: (1 << 31) - 1,
+}
+"""Quotas that are whole numbers, with their maximum."""
 
 
 class QuotaLimit(NamedTuple):
@@ -77,12 +74,6 @@ class QuotaTable:
                 known[entity] = limits[kind]
             else:
                 known.pop(entity, None)
-
-    def clear(self) -> None:
-        """Remove all limits except those of the broker's settings."""
-        self._by_client.clear()
-        for known in self._limits.values():
-            known.clear()
 
     def limits_of(self, user: str, client_id: str) -> Mapping[QuotaType, QuotaLimit]:
         """Return the limits of a user's client, by type."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES
+from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES, WHOLE_QUOTAS
 from magicbyte.access.security.scram import HASHES
+from magicbyte.engine.cluster import store
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.cluster.changes import ConnectionRateChanged, ProposedChange, QuotasChanged
 from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, RequestRefusedError
 from magicbyte.engine.protocol.api_key import ApiKey
@@ -32,11 +34,10 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
-from magicbyte.server.stores import quota_nodes
-from magicbyte.server.stores.quota_reading import reread
-from magicbyte.server.stores.znodes.clients import WHOLE_LIMITS, address_place, limit_text, place_of
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.image import ClusterImage
+    from magicbyte.engine.cluster.store import Decision
     from magicbyte.engine.protocol import Message
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.request import Handler
@@ -69,17 +70,17 @@ async def describe(
         filters = _filters(request.message.components)
     except RequestRefusedError as error:
         return describing.DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
-    stored = await broker.runtime.reading.run(quota_nodes.read_all, broker.metadata)
+    image = broker.cluster_store.image
     is_strict = request.message.strict
     entries = list[describing.EntryData]()
     if IP not in filters:
-        async for entity, values in request.turns.over(stored.clients.items(), _STEPS):
+        async for entity, values in request.turns.over(image.quotas.items(), _STEPS):
             parts = ((USER, entity.user), (CLIENT_ID, entity.client_id))
             if all(_is_meant(name, filters.get(kind), is_strict) for kind, name in parts):
                 entries.append(_entry({kind: name for kind, name in parts if name != NOBODY}, values))
     if IP in filters or not (filters or is_strict):
         wanted = filters.get(IP, QuotaFilter(is_any=True))
-        async for address, rate in request.turns.over(stored.addresses.items(), _STEPS):
+        async for address, rate in request.turns.over(image.connection_rates.items(), _STEPS):
             if wanted.matches(address):
                 entries.append(_entry({IP: address}, {CONNECTION_RATE: rate}))
     return describing.DescribeClientQuotasResponse(error_message=None, entries=entries)
@@ -141,30 +142,33 @@ async def alter(
         )
         try:
             entity = dict(named)  # of a repeated type the last name counts
-            kind, name = _place(entity)
-            changes = {op.key: None if op.remove else _value(op, is_address=IP in entity) for op in change.ops}
+            decide = _decision(entity, change.ops)
             if not message.validate_only:
-                await _change(broker, kind, name, changes)
+                await store.change(broker.cluster_store, decide)
         except MagicbyteError as error:
             result.error_code, result.error_message = error.code, str(error)
         results.append(result)
     return altering.AlterClientQuotasResponse(entries=results)
 
 
-async def _change(broker: BrokerParts, kind: str, name: str, changes: Mapping[str, str | None]) -> None:
-    runtime, metadata = broker.runtime, broker.metadata
-    now_ms, protocol = runtime.clock.now_ms(), runtime.config.tree_protocol
+def _decision(entity: Mapping[str, str | None], ops: Iterable[altering.OpData]) -> Decision:
+    """Return the decision on the quotas of an entity. Raises RequestRefusedError."""
+    _check_entity(entity)
+    values = {op.key: None if op.remove else _value(op, is_address=IP in entity) for op in ops}
 
-    def change() -> None:
-        metadata.transaction(quota_nodes.change_of(metadata, kind, name, changes, now_ms, protocol))
+    def decide(image: ClusterImage) -> list[ProposedChange]:
+        if IP in entity:
+            address = entity[IP]
+            return [ConnectionRateChanged(address, values.get(CONNECTION_RATE, image.connection_rates.get(address)))]
+        client = QuotaEntity(entity.get(USER, NOBODY), entity.get(CLIENT_ID, NOBODY))
+        limits = {**image.quotas.get(client, {}), **values}
+        return [QuotasChanged(client, {name: value for name, value in limits.items() if value is not None})]
 
-    async with runtime.directory:
-        await runtime.writing.run(change)
-    await reread(runtime, metadata, kind, name)
+    return decide
 
 
-def _place(entity: Mapping[str, str | None]) -> tuple[str, str]:
-    """Return the node of an entity's settings. Raises RequestRefusedError."""
+def _check_entity(entity: Mapping[str, str | None]) -> None:
+    """Raise RequestRefusedError unless an entity may have quotas."""
     if not entity:
         raise _refusal("expected a user, a client-id or an ip, found nothing")
     for kind, name in entity.items():
@@ -173,8 +177,7 @@ def _place(entity: Mapping[str, str | None]) -> tuple[str, str]:
         if name == "":
             raise _refusal(f"{kind}: expected a name, or null for the default")
     if IP not in entity:
-        user, client_id = entity.get(USER, NOBODY), entity.get(CLIENT_ID, NOBODY)
-        return place_of(QuotaEntity(user, client_id))
+        return
     address = entity[IP]
     if len(entity) > 1:
         raise _refusal("expected an ip alone, without a user or client-id")
@@ -183,11 +186,10 @@ def _place(entity: Mapping[str, str | None]) -> tuple[str, str]:
             ipaddress.IPv4Address(address)
         except ValueError:
             raise _refusal(f"ip: expected an IPv4 address, found {address[:80]!r}") from None
-    return address_place(address)
 
 
-def _value(op: altering.OpData, *, is_address: bool) -> str:
-    """Return a value as stored in the tree. Raises RequestRefusedError."""
+def _value(op: altering.OpData, *, is_address: bool) -> float:
+    """Return the limit of an operation. Raises RequestRefusedError."""
     name, value = op.key, op.value
     if name in HASHES and not is_address:
         raise RequestRefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: expected a quota, not a credential")
@@ -195,12 +197,12 @@ def _value(op: altering.OpData, *, is_address: bool) -> str:
         known = CONNECTION_RATE if is_address else ", ".join(TYPES)
         raise _refusal(f"expected one of {known}, found {name[:80]!r}")
     if math.isnan(value):
-        return "0"
-    if name in WHOLE_LIMITS:
-        if not 0 <= value <= float(WHOLE_LIMITS[name]) or abs(value - round(value)) > _NEAR:
-            raise _refusal(f"{name}: expected a whole number from 0 to {WHOLE_LIMITS[name]}, found {value}")
-        value = float(round(value))
-    return limit_text(name, value)
+        return 0.0
+    if name in WHOLE_QUOTAS:
+        if not 0 <= value <= float(WHOLE_QUOTAS[name]) or abs(value - round(value)) > _NEAR:
+            raise _refusal(f"{name}: expected a whole number from 0 to {WHOLE_QUOTAS[name]}, found {value}")
+        return float(round(value))
+    return value
 
 
 def _refusal(why: str) -> RequestRefusedError:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from magicbyte.server.coordinating.topic_changes import TopicChanges
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.store import ClusterStore
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import MetadataStore
     from magicbyte.server.apis.sessions import Sessions
@@ -40,6 +41,7 @@ class BrokerParts:
     runtime: Runtime
     cluster_id: str
     metadata: MetadataStore
+    cluster_store: ClusterStore
     logs: LogDirectory
     topics: Topics
     cluster_view: ClusterView

@@ -51,9 +51,10 @@ from magicbyte.server.stores import cluster
 from magicbyte.server.stores.cluster_view import NOBODY, ViewAlone
 from magicbyte.server.stores.election import elect
 from magicbyte.server.stores.features import TRANSACTION_VERSION
-from magicbyte.server.stores.quota_reading import reread, reread_all
 from magicbyte.server.stores.topic_nodes import keep_all, log_config_of, refused_of, settings_of
 from magicbyte.server.stores.topics import Topics
+from magicbyte.server.stores.znodes.store import TreeStore
+from magicbyte.server.stores.znodes.writing import WritingTerms
 
 if TYPE_CHECKING:
     from random import Random
@@ -98,6 +99,7 @@ class Broker:
     """Stands for election as the controller; None: the broker is a cluster by itself."""
     cluster_id: str
     metadata: MetadataStore
+    cluster_store: TreeStore
     logs: LogDirectory
     topics: Topics
     cluster_view: ClusterView
@@ -163,7 +165,8 @@ class Broker:
             self._open()
             self._background = background = Background(self.runtime, self.logs, self.topics)
             self._make_services(background)
-            await reread_all(self.runtime, self.metadata)
+            await self.cluster_store.start()
+            self.cluster_store.subscribe(self.runtime.quotas.cluster_changed)
             if self.config.authorizer_class_name:
                 from magicbyte.server.stores.authorizer import Authorizer
 
@@ -207,6 +210,13 @@ class Broker:
     def _open(self) -> None:
         path = str(Path(self.config.log_directory).absolute())
         self.metadata = self._open_metadata(path)
+        self.cluster_store = TreeStore(
+            self.metadata,
+            self.reading,
+            self.writing,
+            self.runtime.directory,
+            lambda: WritingTerms(self.clock.now_ms(), self.config.tree_protocol),
+        )
         known = _known_cluster_id(self._files, path)
         self.cluster_id = cluster.found_cluster(self.metadata, known, self.runtime.new_uuid)
         self.config.change(
@@ -296,6 +306,7 @@ class Broker:
             self.runtime,
             self.cluster_id,
             self.metadata,
+            self.cluster_store,
             self.logs,
             self.topics,
             self.cluster_view,
@@ -508,7 +519,7 @@ class Broker:
             self.config.change(of_all, of_this)
             self.config_changed()
         elif kind not in ("topics", "brokers"):
-            await reread(self.runtime, self.metadata, kind, name)
+            await self.cluster_store.reread(kind, name)
 
 
 def _zookeeper(config: BrokerConfig) -> OpenSession | None:

@@ -7,13 +7,11 @@ cost nothing.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.access.net.server import Hold, Mute
 from magicbyte.access.security.quotas import (
-    CONNECTION_RATE,
     TYPES,
     ConnectionArrival,
     ConnectionRates,
@@ -22,9 +20,8 @@ from magicbyte.access.security.quotas import (
     QuotaMeter,
     QuotaTable,
     QuotaType,
-    StoredQuotas,
-    Values,
 )
+from magicbyte.engine.cluster.changes import ConnectionRateChanged, QuotasChanged
 from magicbyte.engine.cluster.quotas import QuotaEntity
 from magicbyte.engine.errors import ErrorCode, RequestRefusedError
 from magicbyte.engine.protocol.api_key import ApiKey
@@ -34,6 +31,8 @@ from magicbyte.server.settings.settings import INT_MAX, LONG_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from magicbyte.engine.cluster.changes import ClusterChange
+    from magicbyte.engine.cluster.image import ClusterImage, Limits
     from magicbyte.engine.ports import Clock
     from magicbyte.engine.protocol import Message
     from magicbyte.engine.protocol.messages.fetch import FetchRequest, PartitionData
@@ -46,16 +45,14 @@ if TYPE_CHECKING:
 
 
 class BrokerQuotas:
-    """All quotas of a broker. `quota_reading` applies those of the tree.
+    """All quotas of a broker. It subscribes to those of its cluster (`cluster_changed`).
 
     `is_limiting`: whether there is any quota; without one, nothing else is called. `connections`: the rates of new
-    ones. `meters` and `mutations` have the usage. `reading` is held from a read of the tree until its result is
-    applied, so that an earlier read cannot be applied last.
+    ones. `meters` and `mutations` have the usage.
     """
 
     def __init__(self, config: BrokerConfig, offer: Offer, clock: Clock) -> None:
         self._config, self._offer, self._clock = config, offer, clock
-        self.reading = asyncio.Lock()
         samples, sample_ms = config.quota_window_num, config.quota_window_size_seconds * 1000
         defaults = {
             QuotaType.PRODUCE: config.quota_producer_default,
@@ -76,25 +73,17 @@ class BrokerQuotas:
 
     # ---- limits
 
-    def replace_all(self, stored: StoredQuotas) -> None:
-        """Replace all limits by those of the tree and of the broker's settings."""
-        self._table.clear()
-        for entity, values in stored.clients.items():
-            self._table.put(entity, _limits(values))
-        self.connections.of_addresses = stored.addresses
+    def cluster_changed(self, _image: ClusterImage, changes: Iterable[ClusterChange]) -> None:
+        """Apply changed quotas of the cluster."""
+        for change in changes:
+            if isinstance(change, QuotasChanged):
+                self._table.put(change.entity, _limits(change.limits))
+            elif isinstance(change, ConnectionRateChanged):
+                if change.rate is None:
+                    self.connections.of_addresses.pop(change.address, None)
+                else:
+                    self.connections.of_addresses[change.address] = change.rate
         self.is_limiting = not self._table.is_empty
-
-    def replace(self, entity: QuotaEntity, values: Values) -> None:
-        """Replace the limits of users and clients."""
-        self._table.put(entity, _limits(values))
-        self.is_limiting = not self._table.is_empty
-
-    def replace_address(self, address: str | None, values: Values) -> None:
-        """Replace the limit of an address; None: of all without their own."""
-        if CONNECTION_RATE in values:
-            self.connections.of_addresses[address] = values[CONNECTION_RATE]
-        else:
-            self.connections.of_addresses.pop(address, None)
 
     def settings_changed(self) -> None:
         """Apply the broker's current settings."""
@@ -226,7 +215,7 @@ class MutationQuota:
             self._connection.throttled_until_ms = now_ms + wait_ms
 
 
-def _limits(values: Values) -> dict[QuotaType, float]:
+def _limits(values: Limits) -> dict[QuotaType, float]:
     return {TYPES[name]: limit for name, limit in values.items() if name in TYPES}
 
 

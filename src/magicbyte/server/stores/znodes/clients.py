@@ -10,28 +10,21 @@ import math
 from typing import Final
 from urllib.parse import quote, unquote
 
-from magicbyte.access.security.quotas import CONNECTION_RATE, QuotaType
+from magicbyte.access.security.quotas import WHOLE_QUOTAS
 from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
 from magicbyte.server.metadata import layout
-from magicbyte.server.settings.settings import INT_MAX, LONG_MAX
 
 USERS: Final = "users"
 CLIENTS: Final = "clients"
 ADDRESSES: Final = "ips"
-WHOLE_LIMITS: Final = {
-    QuotaType.PRODUCE.value: LONG_MAX,
-    QuotaType.FETCH.value: LONG_MAX,
-    CONNECTION_RATE: INT_MAX,
-}
-"""Quotas that are whole numbers, with their maximum."""
 
 
 def limit_text(name: str, value: float) -> str:
     """Return the value of a quota as stored in the tree, in Java's format."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
-    if name in WHOLE_LIMITS and value.is_integer():
-        return str(min(int(value), WHOLE_LIMITS[name]))  # a double cannot represent 2**63 - 1
+    if name in WHOLE_QUOTAS and value.is_integer():
+        return str(min(int(value), WHOLE_QUOTAS[name]))  # a double cannot represent 2**63 - 1
     return repr(value)
 
 
@@ -62,6 +55,12 @@ def entity_at(kind: str, name: str) -> QuotaEntity | None:
         return None
     user, between, client_id = name.partition(f"/{CLIENTS}/")
     return QuotaEntity(_read_name(user), _read_name(client_id) if between else NOBODY)
+
+
+def user_at(kind: str, name: str) -> str | None:
+    """Return the user whose credentials are in the node of a kind and name; None: it is not a user's."""
+    user = unquote(name)
+    return user if kind == USERS and name == sanitised(user) else None
 
 
 def address_at(name: str) -> str | None:

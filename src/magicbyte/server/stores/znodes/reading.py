@@ -7,7 +7,7 @@ earlier one. A later reading has both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
 
 from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES
@@ -47,6 +47,7 @@ _SECTIONS: Final = {
     EntityKind.TOPIC: DamagedSection.TOPIC_SETTINGS,
     EntityKind.BROKER: DamagedSection.BROKER_SETTINGS,
 }
+_OF_CLIENTS: Final = (DamagedSection.CLIENT, DamagedSection.CREDENTIAL)
 _RESOURCES: Final = [(kind, pattern) for pattern in Pattern for kind in ResourceType]
 
 
@@ -55,6 +56,58 @@ class TreeReading(NamedTuple):
 
     image: ClusterImage
     versions: Mapping[str, int]
+
+
+class ClientParts(NamedTuple):
+    """The sections of an image that are in the nodes of users, clients and addresses."""
+
+    quotas: dict[QuotaEntity, Limits]
+    rates: dict[str | None, float]
+    credentials: dict[str, Mapping[str, Credential]]
+
+
+def read_clients(store: MetadataStore, image: ClusterImage) -> ClusterImage:
+    """Return `image` with all quotas and credentials of a tree. Blocks. Raises NetworkError, MetadataError."""
+    nodes = _Nodes(store)
+    parts = _clients(nodes)
+    damage = {part: why for part, why in image.damage.items() if part.section not in _OF_CLIENTS}
+    return replace(
+        image,
+        quotas=parts.quotas,
+        connection_rates=parts.rates,
+        scram_users=parts.credentials,
+        damage=damage | nodes.damage,
+        position=max(image.position, nodes.position),
+    )
+
+
+def reread_clients(store: MetadataStore, image: ClusterImage, places: Sequence[tuple[str, str]]) -> ClusterImage:
+    """Return `image` with the current quotas and credentials of some nodes, each by its kind and name.
+
+    Blocks. Raises NetworkError, MetadataError.
+    """
+    nodes = _Nodes(store)
+    parts = _clients_at(nodes, places)
+    quotas, rates = dict(image.quotas), dict(image.connection_rates)
+    users, damage = dict(image.scram_users), dict(image.damage)
+    for kind, name in places:
+        damage.pop(_client_part(kind, name), None)
+        if kind == clients.ADDRESSES:
+            rates.pop(clients.address_at(name), None)
+        elif (entity := clients.entity_at(kind, name)) is not None:
+            quotas.pop(entity, None)
+        if (user := clients.user_at(kind, name)) is not None:
+            users.pop(user, None)
+            for mechanism in HASHES:
+                damage.pop(credential_part(user, mechanism), None)
+    return replace(
+        image,
+        quotas=quotas | parts.quotas,
+        connection_rates=rates | parts.rates,
+        scram_users=users | parts.credentials,
+        damage=damage | nodes.damage,
+        position=max(image.position, nodes.position),
+    )
 
 
 def image_of(store: MetadataStore) -> ClusterImage:
@@ -70,7 +123,7 @@ def read_tree(store: MetadataStore) -> TreeReading:
     """Return the cluster in a tree, and the versions of its nodes. Raises as `image_of` does."""
     nodes = _Nodes(store)
     topics = _topics(nodes)
-    quotas, rates, users = _clients(nodes)
+    client_parts = _clients(nodes)
     single = [layout.CLUSTER_ID, layout.FEATURES, layout.PRODUCER_IDS, layout.CONTROLLER, layout.CONTROLLER_EPOCH]
     cluster_id, features, producer_ids, controller, epoch = (
         None if node is None else node.data for node in nodes.many(single)
@@ -82,10 +135,10 @@ def read_tree(store: MetadataStore) -> TreeReading:
         topics=topics,
         topic_names={each.id: each.name for each in topics.values() if each.id is not None},
         settings=_settings(nodes),
-        quotas=quotas,
-        connection_rates=rates,
+        quotas=client_parts.quotas,
+        connection_rates=client_parts.rates,
         acls=_acls(nodes),
-        scram_users=users,
+        scram_users=client_parts.credentials,
         features={} if features is None else layout.load_features(features),
         next_producer_id=None if last_producer_id is None else last_producer_id + 1,
         controller_id=NO_CONTROLLER if controller is None else layout.load_controller(controller),
@@ -217,9 +270,7 @@ def _texts(nodes: _Nodes, paths: Sequence[str], parts: Iterable[DamagedPart]) ->
     return texts
 
 
-def _clients(
-    nodes: _Nodes,
-) -> tuple[dict[QuotaEntity, Limits], dict[str | None, float], dict[str, dict[str, Credential]]]:
+def _clients(nodes: _Nodes) -> ClientParts:
     """Return quotas, the rates of addresses, and credentials, which are in the nodes of users."""
     kinds = (clients.USERS, clients.CLIENTS, clients.ADDRESSES)
     users, client_ids, addresses = nodes.names_below([f"{layout.CONFIG}/{kind}" for kind in kinds])
@@ -234,10 +285,14 @@ def _clients(
         *((clients.CLIENTS, client_id) for client_id in client_ids),
         *((clients.ADDRESSES, address) for address in addresses),
     ]
+    return _clients_at(nodes, places)
+
+
+def _clients_at(nodes: _Nodes, places: Sequence[tuple[str, str]]) -> ClientParts:
     quotas: dict[QuotaEntity, Limits] = {}
     rates = dict[str | None, float]()
-    credentials = dict[str, dict[str, Credential]]()
-    parts = [DamagedPart(DamagedSection.CLIENT, f"{kind}/{name}") for kind, name in places]
+    credentials = dict[str, Mapping[str, Credential]]()
+    parts = [_client_part(kind, name) for kind, name in places]
     paths = [layout.config_path(*place) for place in places]
     for (kind, name), client, texts in zip(places, parts, _texts(nodes, paths, parts), strict=True):
         limits = _limits(nodes, client, texts or {})
@@ -248,12 +303,14 @@ def _clients(
         entity = clients.entity_at(kind, name)
         if limits and entity is not None:
             quotas[entity] = limits
-        user = None if entity is None else entity.user
-        if user is not None and (kind, name) == (clients.USERS, clients.sanitised(user)):
-            own = _credentials(nodes, user, texts or {})
-            if own:
-                credentials[user] = own
-    return quotas, rates, credentials
+        user = clients.user_at(kind, name)
+        if user is not None and (own := _credentials(nodes, user, texts or {})):
+            credentials[user] = own
+    return ClientParts(quotas, rates, credentials)
+
+
+def _client_part(kind: str, name: str) -> DamagedPart:
+    return DamagedPart(DamagedSection.CLIENT, f"{kind}/{name}")
 
 
 def _limits(nodes: _Nodes, client: DamagedPart, texts: Mapping[str, str]) -> dict[str, float]:

@@ -1,0 +1,57 @@
+"""The port to a store of the cluster's metadata, and how to change it by a decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, TypeAlias
+
+from magicbyte.engine.cluster.changes import ClusterChange, ProposedChange
+from magicbyte.engine.cluster.image import ClusterImage
+from magicbyte.engine.errors import StaleProposalError
+
+Subscriber: TypeAlias = Callable[[ClusterImage, Sequence[ClusterChange]], None]
+Decision: TypeAlias = Callable[[ClusterImage], Sequence[ProposedChange]]
+"""Returns the changes that a request needs in a cluster. It may raise, and has no other effect."""
+
+_ATTEMPTS: Final = 10  # an attempt fails only if another broker changes the same part meanwhile
+
+
+class ClusterStore(Protocol):
+    """What is known of the cluster now, and the way to change it. All calls are made on the event loop.
+
+    Readers: `image` is the latest one. It lags behind the store by the time that a notification takes. If the store
+    cannot be reached, the last image stays in use, for as long as that lasts. Subscribers are called with each new
+    image and the changes that led to it, in order, before `image` returns it to others. They must not raise.
+
+    Proposers: `propose` returns once its changes are durable and in `image`. They are all made, or none.
+    """
+
+    @property
+    def image(self) -> ClusterImage:
+        """The latest image."""
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber` now, with the changes from an empty image to this one, and then with each later one."""
+
+    async def propose(self, changes: Sequence[ProposedChange], seen: ClusterImage) -> ClusterImage:
+        """Make the changes that were decided by the image `seen`; return the image after them.
+
+        Raises StaleProposalError if a part that they change is another one by now; `image` has it then, and nothing was
+        changed. Raises UnknownOutcomeError if the connection was lost meanwhile and the store cannot say whether they
+        were made; a later image shows it. Raises NetworkError, MetadataError, ProtocolTooOldError; nothing was changed.
+        """
+
+
+async def change(store: ClusterStore, decide: Decision) -> ClusterImage:
+    """Make the changes that a decision returns, and decide again if another broker was faster; return the image then.
+
+    Raises as `decide` and `ClusterStore.propose` do; StaleProposalError after ten attempts.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        seen = store.image
+        try:
+            return await store.propose(decide(seen), seen)
+        except StaleProposalError:
+            continue
+    seen = store.image
+    return await store.propose(decide(seen), seen)

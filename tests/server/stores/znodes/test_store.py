@@ -1,0 +1,287 @@
+"""The image that readers and proposers have: of changes by others, overtaken and lost proposals, lost sessions."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from engine.cluster.builders import CREDENTIAL
+from magicbyte.engine.cluster.changes import (
+    ClusterChange,
+    ConnectionRateChanged,
+    ProposedChange,
+    QuotasChanged,
+    ScramCredentialChanged,
+    apply_all,
+)
+from magicbyte.engine.cluster.image import ClusterImage, Limits
+from magicbyte.engine.cluster.quotas import QuotaEntity
+from magicbyte.engine.cluster.store import change
+from magicbyte.engine.errors import NetworkError, SessionExpiredError, StaleProposalError, UnknownOutcomeError
+from magicbyte.engine.ports import NodeChange
+from magicbyte.server.metadata import layout
+from magicbyte.server.metadata.current import CurrentStore
+from magicbyte.server.metadata.memory import MemoryTree
+from magicbyte.server.metadata.tree import Session
+from magicbyte.server.serving.threads import SystemThreads
+from magicbyte.server.stores.znodes.store import TreeStore
+from magicbyte.server.stores.znodes.writing import WritingTerms
+from server.broker.serving import Clock
+
+ALICE = QuotaEntity("alice")
+PRODUCE, FETCH, TIME = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+
+
+class Broken(Session):
+    """A session whose connection breaks before or after the next transaction, or at the next reading."""
+
+    breaks_before = breaks_after = is_away = False
+
+    def transaction(self, changes: Sequence[NodeChange]) -> list[str]:
+        if self.breaks_before:
+            raise UnknownOutcomeError("the connection was lost")
+        made = super().transaction(changes)
+        if self.breaks_after:
+            raise UnknownOutcomeError("the connection was lost")
+        return made
+
+    def get_many(self, *arguments: object) -> list:
+        if self.is_away:
+            raise NetworkError("no connection")
+        return super().get_many(*arguments)
+
+
+class Cluster:
+    """A tree, the store of one broker over `session`, and the session of another broker."""
+
+    def __init__(self) -> None:
+        self.tree = MemoryTree(Clock())
+        self.other = self.tree.session()
+        for path in layout.ALWAYS_THERE:
+            self.other.create(path, parents=True)
+        self.metadata = CurrentStore()
+        self.session: Broken
+        self.renew()
+        self.threads = SystemThreads("test", 1)
+        self.store = TreeStore(
+            self.metadata, self.threads, self.threads, asyncio.Lock(), lambda: WritingTerms(1_700_000_000_000, None)
+        )
+        self.published: list[Sequence[ClusterChange]] = []
+        self.folded = ClusterImage()
+
+    def renew(self) -> None:
+        """Begin a new session, as after the expiration of one."""
+        self.session = Broken(self.tree, self.tree.session().session_id)
+        self.metadata.renew(self.session)
+
+    def follow(self, image: ClusterImage, changes: Sequence[ClusterChange]) -> None:
+        self.published.append(changes)
+        self.folded = apply_all(self.folded, changes, image.position)
+        assert self.folded == image
+
+    def set_others_quota(self, limits: dict[str, str], path: str = "/config/users/alice") -> None:
+        """Change a quota as another broker does, whose notification has not arrived."""
+        data = layout.dump_config(limits)
+        if self.other.exists(path) is None:
+            self.other.create(path, data)
+        else:
+            self.other.set(path, data)
+
+    def stored(self, path: str = "/config/users/alice") -> dict[str, str]:
+        return layout.load_config(path, self.other.get(path).data)
+
+
+def run(work: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Run `work` on a cluster whose store has been started and is followed by a subscriber."""
+
+    async def started() -> None:
+        cluster = Cluster()
+        try:
+            await cluster.store.start()
+            cluster.store.subscribe(cluster.follow)
+            await work(cluster)
+            assert replace(cluster.folded, position=cluster.store.image.position) == cluster.store.image
+        finally:
+            cluster.threads.close()
+
+    asyncio.run(started())
+
+
+def raised(limits: Limits) -> Callable[[ClusterImage], list[ProposedChange]]:
+    """Decide on these limits, beside those that there are."""
+    return lambda image: [QuotasChanged(ALICE, {**image.quotas.get(ALICE, {}), **limits})]
+
+
+def test_a_subscriber_gets_the_image_so_far_as_changes_and_then_each_change() -> None:
+    async def work(cluster: Cluster) -> None:
+        credential = ScramCredentialChanged("alice", "SCRAM-SHA-256", CREDENTIAL)
+        await cluster.store.propose([QuotasChanged(ALICE, {PRODUCE: 1.0}), credential], cluster.store.image)
+        await cluster.store.propose([ConnectionRateChanged(None, 5.0)], cluster.store.image)
+        seen = list[Sequence[ClusterChange]]()
+        cluster.store.subscribe(lambda _image, changes: seen.append(changes))
+        assert [type(each) for each in seen[0]] == [QuotasChanged, ConnectionRateChanged, ScramCredentialChanged]
+        await cluster.store.propose([ConnectionRateChanged(None, None)], cluster.store.image)
+        assert seen[1:] == [[ConnectionRateChanged(None, None)]]
+
+    run(work)
+
+
+def test_a_change_of_another_broker_is_seen_when_its_notification_arrives() -> None:
+    async def work(cluster: Cluster) -> None:
+        cluster.set_others_quota({PRODUCE: "7"})
+        assert cluster.store.image.quotas == {}
+        await cluster.store.reread("topics", "alice")
+        assert cluster.store.image.quotas == {}
+        await cluster.store.reread("users", "alice")
+        assert cluster.store.image.quotas == {ALICE: {PRODUCE: 7.0}}
+        cluster.other.delete("/config/users/alice")
+        await cluster.store.reread("users", "alice")
+        assert cluster.store.image.quotas == {}
+
+    run(work)
+
+
+def test_a_proposal_decided_by_an_old_image_is_refused_and_the_image_is_the_new_one_then() -> None:
+    async def work(cluster: Cluster) -> None:
+        cluster.set_others_quota({PRODUCE: "7"})
+        seen = cluster.store.image
+        with pytest.raises(StaleProposalError, match="/config/users/alice: another broker has changed it"):
+            await cluster.store.propose([QuotasChanged(ALICE, {FETCH: 1.0})], seen)
+        assert cluster.store.image.quotas == {ALICE: {PRODUCE: 7.0}}
+        assert cluster.stored() == {PRODUCE: "7"}
+        await cluster.store.propose([ConnectionRateChanged(None, 5.0)], seen)  # of another part, which is as it was
+
+    run(work)
+
+
+def test_a_decision_is_made_again_so_that_no_change_of_two_brokers_is_lost() -> None:
+    async def work(cluster: Cluster) -> None:
+        cluster.set_others_quota({PRODUCE: "7"})
+        image = await change(cluster.store, raised({FETCH: 1.0}))
+        assert image.quotas == {ALICE: {PRODUCE: 7.0, FETCH: 1.0}}
+        assert cluster.stored() == {PRODUCE: "7", FETCH: "1"}
+
+    run(work)
+
+
+def test_a_broker_that_is_faster_between_reading_and_writing_wins() -> None:
+    async def work(cluster: Cluster) -> None:
+        cluster.set_others_quota({PRODUCE: "7"})
+        await cluster.store.reread("users", "alice")
+        transaction, times = cluster.session.transaction, 0
+
+        def overtaken(changes: Sequence[NodeChange]) -> list[str]:
+            nonlocal times
+            times += 1
+            if times <= 2:
+                cluster.set_others_quota({PRODUCE: str(times)})
+            return transaction(changes)
+
+        cluster.session.transaction = overtaken  # type: ignore[method-assign]
+        with pytest.raises(StaleProposalError):
+            await cluster.store.propose([QuotasChanged(ALICE, {FETCH: 1.0})], cluster.store.image)
+        assert cluster.store.image.quotas == {ALICE: {PRODUCE: 1.0}}
+        image = await change(cluster.store, raised({FETCH: 1.0}))
+        assert image.quotas == {ALICE: {PRODUCE: 2.0, FETCH: 1.0}}
+        assert times == 3
+
+    run(work)
+
+
+def test_after_ten_attempts_a_decision_is_given_up() -> None:
+    async def work(cluster: Cluster) -> None:
+        attempts = 0
+
+        def decide(image: ClusterImage) -> list[ProposedChange]:
+            nonlocal attempts
+            attempts += 1
+            cluster.set_others_quota({PRODUCE: str(attempts)})
+            return raised({FETCH: 1.0})(image)
+
+        with pytest.raises(StaleProposalError):
+            await change(cluster.store, decide)
+        assert attempts == 10
+
+    run(work)
+
+
+def test_two_proposals_at_once_are_both_made() -> None:
+    async def work(cluster: Cluster) -> None:
+        limits = [{PRODUCE: 1.0}, {FETCH: 2.0}, {TIME: 3.0}]
+        await asyncio.gather(*(change(cluster.store, raised(each)) for each in limits))
+        assert cluster.store.image.quotas == {ALICE: {PRODUCE: 1.0, FETCH: 2.0, TIME: 3.0}}
+
+    run(work)
+
+
+def test_a_proposal_whose_answer_is_lost_has_been_made_if_the_tree_has_it() -> None:
+    async def work(cluster: Cluster) -> None:
+        cluster.session.breaks_after = True
+        image = await cluster.store.propose([QuotasChanged(ALICE, {PRODUCE: 1.0})], cluster.store.image)
+        assert image.quotas == cluster.store.image.quotas == {ALICE: {PRODUCE: 1.0}}
+
+    run(work)
+
+
+def test_a_proposal_that_is_lost_raises_and_changes_nothing() -> None:
+    async def work(cluster: Cluster) -> None:
+        cluster.session.breaks_before = True
+        with pytest.raises(UnknownOutcomeError):
+            await cluster.store.propose([QuotasChanged(ALICE, {PRODUCE: 1.0})], cluster.store.image)
+        assert cluster.store.image.quotas == {}
+        cluster.session.breaks_before = False
+        await cluster.store.propose([QuotasChanged(ALICE, {PRODUCE: 2.0})], cluster.store.image)
+        assert cluster.stored() == {PRODUCE: "2"}
+
+    run(work)
+
+
+def test_while_the_tree_is_away_the_last_image_is_used() -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.store.propose([QuotasChanged(ALICE, {PRODUCE: 1.0})], cluster.store.image)
+        cluster.session.is_away = True
+        cluster.set_others_quota({PRODUCE: "7"})
+        with pytest.raises(NetworkError):
+            await cluster.store.reread("users", "alice")
+        with pytest.raises(NetworkError):
+            await cluster.store.propose([QuotasChanged(ALICE, {PRODUCE: 3.0})], cluster.store.image)
+        assert cluster.store.image.quotas == {ALICE: {PRODUCE: 1.0}}
+        cluster.session.is_away = False
+        await cluster.store.reread("users", "alice")
+        assert cluster.store.image.quotas == {ALICE: {PRODUCE: 7.0}}
+
+    run(work)
+
+
+def test_after_the_expiration_of_a_session_the_store_continues_in_the_next_one() -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.store.propose([QuotasChanged(ALICE, {PRODUCE: 1.0})], cluster.store.image)
+        cluster.session.close()
+        with pytest.raises(SessionExpiredError):
+            await cluster.store.propose([QuotasChanged(ALICE, {PRODUCE: 3.0})], cluster.store.image)
+        assert cluster.store.image.quotas == {ALICE: {PRODUCE: 1.0}}
+        cluster.set_others_quota({PRODUCE: "7"})
+        cluster.renew()
+        await cluster.store.reread("users", "alice")  # the notification that was missed is still in the tree
+        assert cluster.store.image.quotas == {ALICE: {PRODUCE: 7.0}}
+
+    run(work)
+
+
+def test_damage_is_logged_once_and_the_other_quotas_apply(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(cluster: Cluster) -> None:
+        cluster.set_others_quota({PRODUCE: "many", FETCH: "2"})
+        for _ in range(2):
+            await cluster.store.reread("users", "alice")
+        assert cluster.store.image.quotas == {ALICE: {FETCH: 2.0}}
+        cluster.set_others_quota({FETCH: "2"})
+        await cluster.store.start()
+        assert cluster.store.image.damage == {}
+
+    run(work)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines == [
+        "the metadata has a damaged part, which is ignored: users/alice: producer_byte_rate is ignored: "
+        "expected a number, found 'many'"
+    ]
