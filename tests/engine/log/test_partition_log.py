@@ -6,6 +6,7 @@ import errno
 import os
 import random
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -33,8 +34,9 @@ from magicbyte.engine.log.live.lookups import (
     offsets_before,
     size_in_segment,
 )
-from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.log.live.partition_log import Flush, PartitionLog
 from magicbyte.engine.log.live.retention import Reason
+from magicbyte.engine.log.live.segment import Segment
 from magicbyte.engine.ports import Moment, WritableFileSystem
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import ControlType, build_marker
@@ -264,6 +266,72 @@ def test_16_truncation_into_a_batch_ends_the_log_there_and_its_data_before(folde
     assert (log.log_end_offset, len(read_all(log))) == (13, 1)
     add(log)
     assert [int.from_bytes(each[:8], "big") for each in read_all(log)] == [0, 13]
+
+
+@pytest.mark.parametrize("offset", [4, 100])
+def test_a_log_that_begins_elsewhere_has_its_high_watermark_at_its_start(folder: Path, offset: int) -> None:
+    log = open_log(folder)
+    fill(log, 10)
+    log.high_watermark = 10
+    log.truncate_fully(offset, NOW)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (offset, offset, offset)
+    assert log.recovery_point <= offset
+
+
+def test_a_gap_at_the_high_watermark_does_not_move_the_start_beyond_it(folder: Path) -> None:
+    log = open_log(folder, log_head_truncation="true", retention_ms="10000")
+    add(log)
+    log.high_watermark = 1
+    add(log, NOW + 20_000, offset=4)
+    planned = log.retention(NOW + 20_000).plan(log.segments)
+    assert [each.head for each in planned[0]] == [True]
+    assert log.delete_old_segments(Moment.fixed(NOW + 20_000)) == planned[0]
+    assert bases(log)[0] == 4
+    assert (planned[1], log.log_start_offset, log.high_watermark) == (1, 1, 1)
+    assert read_all(log) == [batch_of(4, NOW + 20_000)]
+
+
+def test_a_log_has_an_active_segment_at_every_step_of_a_truncation(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop asks for it while a thread truncates."""
+    log = open_log(folder, **SMALL)
+    fill(log, 30)
+    assert len(log.segments) > 1
+    real, seen = Segment.create, list[int]()
+
+    def create(*arguments: Any, **named: Any) -> Segment:
+        seen.append(log.active.base_offset)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(Segment, "create", create)
+    log.truncate_fully(100, NOW)
+    assert seen == [0]
+    assert bases(log) == [100]
+
+
+def test_a_sync_that_a_truncation_overtakes_does_not_raise_the_recovery_point(folder: Path) -> None:
+    log = open_log(folder)
+    fill(log, 10)
+    flush = log.begin_flush()
+    assert flush is not None
+    flush.run()
+
+    class Overtaken:
+        """The finished sync; a thread truncates the log between its check and its end."""
+
+        generation = flush.generation
+
+        @property
+        def end_offset(self) -> int:
+            log.truncate_to(3, NOW)
+            fill(log, 5)
+            return flush.end_offset
+
+    log.flushed(cast(Flush, Overtaken()), NOW)
+    assert log.recovery_point <= 3
+    log.flush(NOW)
+    assert log.recovery_point == 8
 
 
 def test_17_after_truncation_to_nothing_indexes_have_all_their_room(folder: Path) -> None:

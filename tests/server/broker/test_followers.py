@@ -218,6 +218,25 @@ def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
     run(work())
 
 
+def test_a_leader_epoch_begins_in_the_log_when_maintenance_does_not_change_it(folder: Path) -> None:
+    """Both write the file of leader epochs: at the same time, one of them would not find its own new file."""
+
+    async def work() -> None:
+        async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
+            member = members.brokers[1]
+            async with member.runtime.logs_lock:
+                making = asyncio.create_task(make(members, client, 1))
+                await until(lambda: members.replica(member, "t") is not None)
+                partition = members.replica(member, "t")
+                assert partition is not None
+                await asyncio.sleep(0.1)
+                assert partition.log.epochs.entries == []
+            await making
+            assert [each.epoch for each in partition.log.epochs.entries] == [0]
+
+    run(work())
+
+
 def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,7 +239,11 @@ class ClusterReplicas(Replicas):
                     max_lag_ms=runtime.config.replica_lag_time_max_ms,
                 )
             if self._topics.rules(partition.topic).format is Format.V2:
-                await runtime.writing.run(_begin_epoch, partition.log, state.leader_epoch)
+                await runtime.logs_lock.acquire_shared()  # maintenance writes the file of epochs, too
+                try:
+                    await runtime.writing.run(_begin_epoch, partition.log, state.leader_epoch)
+                finally:
+                    runtime.logs_lock.release_shared()
             partition.lead(leader)
         logs.info("%s: leads from offset %d on in epoch %d; in sync: %s",
                  partition, partition.log.log_end_offset, state.leader_epoch, list(state.isr))  # fmt: skip

@@ -1,4 +1,12 @@
-"""The leader epochs of a log and their file, which is written at each change. Source: Kafka's LeaderEpochFileCache."""
+"""The leader epochs of a log and their file, which is written at each change. Source: Kafka's LeaderEpochFileCache.
+
+Invariants:
+1. Epochs and their start offsets ascend.
+2. An epoch is in the file before its first record is written. A crash in between leaves an epoch without records, which
+   a truncation or the next start removes; the other order would leave records that no follower could compare.
+3. The file is replaced as a whole, by one thread at a time: two would share its temporary name. So `begin` needs the
+   locks of an append (`test_followers.py`).
+"""
 
 from __future__ import annotations
 

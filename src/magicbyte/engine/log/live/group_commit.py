@@ -2,6 +2,17 @@
 
 It has no thread and no timer: the owner appends, registers the waiting appends, and runs a round in a thread while
 other appends continue. The round returns the appends to acknowledge.
+
+Invariants:
+1. One round runs at a time. An append is acknowledged by a round that began after its registration, never by the one
+   that was running: a sync covers only earlier writes.
+2. An append is not acknowledged if its records were truncated meanwhile (`generation`), even if the recovery point is
+   above its end: other records may have its offsets.
+3. A round that fails acknowledges no append. An I/O error takes the directories offline: a later sync may succeed
+   although the data are lost.
+
+Only `Round.run` is called in another thread. `test_partition_log.py` has 1 to 3 (`test_one_sync_…`,
+`test_a_failing_sync_…`), `tests/simulation/test_planted_bugs.py` breaks 1 and 2.
 """
 
 from __future__ import annotations

@@ -1,8 +1,30 @@
 """Open a log's folder: clean up leftovers, finish interrupted swaps, recover segments, rebuild producer state.
 
-Each step may be interrupted by a crash and is repeated at the next start. Bytes are removed only after a copy of them
-is in `quarantine/`, once and with holes for zeros; zeros alone are not copied. Sources: Kafka's LogLoader,
-LogSegment.recover and ProducerStateManager.
+Sources: Kafka's LogLoader, LogSegment.recover and ProducerStateManager.
+
+The order of `load`:
+1. Anything with the name of a log's file that is no file goes to `quarantine/`.
+2. Interrupted deletions are finished, then swaps: the logs of a complete one replace the old segments, without indexes.
+3. Indexes without a log are deleted.
+4. Segments are opened in order. After a crash all from the one with the recovery point on are walked, get new indexes,
+   and the log is cut at the first entry that is not sound. A closed segment is walked only if an index is missing or
+   contradicts it.
+5. The end is settled: a closed log that lost its end continues at its recovery point; a log that ends before its start
+   is empty there.
+6. Leader epochs and producers are those of the remaining records.
+7. Recovered segments are synced. The caller syncs the folder.
+
+Invariants:
+1. A crash within any step leaves a folder for which the same steps give the same log: the mark of the clean shutdown is
+   gone before the first (`LogDirectory`). So no step needs a mark of its own.
+2. Bytes are removed only after a durable copy of them is in `quarantine/`, once and with holes for zeros; zeros alone
+   are not copied. A copy is never replaced by other bytes.
+3. By itself it removes only a torn end, bytes after the recovery point of a log that was not closed, and a log that
+   ends before its start. All other damage raises CorruptRecordError, unless `Mends.DAMAGE` allows the cut.
+4. No offset is assigned twice, and no record appears that was not there.
+
+One thread opens a log, and nothing else uses its folder. `tests/simulation/test_crashes.py` cuts the power during
+recovery, too; `test_damaged_starts.py` and `tests/engine/log/test_damaged_directories.py` have 2 and 3.
 """
 
 from __future__ import annotations

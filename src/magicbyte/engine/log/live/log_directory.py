@@ -2,6 +2,21 @@
 
 Its files have Kafka's names and content. It has no timer: the owner calls `flush_due`, `retain`, `remove_deleted` and
 the checkpoints, at Kafka's intervals or its own. Sources: Kafka's LogManager and LogLoader.
+
+Invariants:
+1. One process has the directory: it holds `.lock` from before the first read to after the last write.
+2. The mark of a clean shutdown is deleted, durably, before anything changes. `close` writes it last, when all logs are
+   closed and the checkpoints are written; never after an I/O error, nor while a log waits for recovery.
+3. The checkpoint of recovery points names no offset above what is durable. It is rewritten before the first append,
+   before a truncation cuts, and before a deleted log's name is free. Its offsets are collected and written under one
+   lock.
+4. A checkpoint keeps its entries of partitions that are offline: a repair needs them.
+5. A log that cannot be opened is offline by itself. Only an error of the disk takes the whole directory offline.
+
+The broker creates and deletes logs with `Runtime.directory` held; each log has its own rules (`partition_log.py`). A
+crash between renaming the folder of a deleted log and deleting its files leaves a folder `-delete`, which the next
+start deletes. A crash before the new names are durable brings the log back, whole.
+`tests/engine/log/test_log_directory.py` and `tests/simulation/test_planted_bugs.py` have 2 and 3.
 """
 
 from __future__ import annotations

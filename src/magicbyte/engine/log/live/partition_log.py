@@ -1,8 +1,28 @@
 """The log of one partition: a sequence of segments. Appends go to the last one.
 
 It has no thread, clock or timer. Callers pass dates as `now_ms`, the monotonic clock as `monotonic_ms`, and both as a
-`Moment`. The owner of the log calls `flush`, `delete_old_segments` and `remove_deleted` for later work. Calls that
-change the log are made one at a time. Sources: Kafka's UnifiedLog, LocalLog and LogSegments.
+`Moment`. The owner of the log calls `flush`, `delete_old_segments` and `remove_deleted` for later work. Sources:
+Kafka's UnifiedLog, LocalLog and LogSegments.
+
+Calls that change the log are made by one thread at a time; the broker's locks ensure that
+(`server/partitions/appends.py`). Meanwhile other threads may look things up, and one of them may call `begin_flush`,
+`flushed` and `reconfigure`, and raise `high_watermark`.
+
+Invariants; 1 holds between changes, the others at every moment:
+1. `log_start_offset` <= `high_watermark` <= `log_end_offset`, and `recovery_point` <= `log_end_offset`.
+2. There is always a last segment, `active`, which alone takes appends. Segments ascend and do not overlap. A roll adds
+   the new one when its names and the whole segment before it are durable.
+3. Everything below `recovery_point` is durable. A truncation lowers it, also in the checkpoint (`lowered`), before it
+   cuts. A sync that began before a truncation does not raise it afterwards.
+4. `generation` changes before a truncation does. A caller that keeps a position or an offset of the log over a wait
+   compares it: `flushed`, `GroupCommit`, `transaction_checks`, `ServedPartition`.
+5. A leader epoch is in its file before the first record of that epoch is written.
+6. After an I/O error every change raises LogDirectoryOfflineError. A lack of file descriptors is no such error: the
+   call raises OutOfDescriptorsError and may be repeated.
+
+docs/internals/crash-safety.md has what a crash after each step of an append, roll, truncation, retention and exchange
+leaves; comments below say why each order is needed. `tests/simulation/crashes.py` cuts the power within every file
+operation, `test_planted_bugs.py` breaks most of these rules, and `test_partition_log.py` has 1, 2 and 3 by name.
 """
 
 from __future__ import annotations
@@ -54,11 +74,7 @@ class Flush:
 
 
 class PartitionLog:
-    """An open log. Offsets: `log_start_offset` <= `recovery_point`, `high_watermark` <= `log_end_offset`.
-
-    Everything below `recovery_point` is durable. A change that fails with an I/O error, and every later one, raises
-    LogDirectoryOfflineError: nothing is acknowledged that may not be written.
-    """
+    """An open log. A change that fails with an I/O error, and every later one, raises LogDirectoryOfflineError."""
 
     def __init__(
         self,
@@ -76,7 +92,7 @@ class PartitionLog:
         self.log_end_offset = loaded.end_offset
         self.log_start_offset = loaded.segments[0].base_offset
         self.high_watermark = self.log_start_offset
-        self.recovery_point = self.log_end_offset
+        self._floor, self._synced = 0, (0, self.log_end_offset)  # see `recovery_point`
         self.producers = LogProducers(files, folder, config, loaded.producers)
         self.epochs = loaded.epochs
         self.epoch_file = EpochFile(files, folder, loaded.epochs)
@@ -87,6 +103,7 @@ class PartitionLog:
             CorruptRecordError
         ] = []  # of transaction indexes, found by readers: see take_index_faults
         self.generation = 0  # increased by each truncation, and when the log is released
+        self._truncated_at = 0  # the generation of the last truncation
         self._is_released = False
 
     @classmethod
@@ -171,6 +188,20 @@ class PartitionLog:
         """The end for readers of committed records: the first open transaction, or the high watermark."""
         unstable = self.producers.first_unstable_offset(self.high_watermark)
         return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is durable.
+
+        It is stored with its generation, in one assignment: a sync that ends on the event loop while a thread truncates
+        the log cannot raise it again.
+        """
+        generation, offset = self._synced
+        return offset if generation >= self._truncated_at else self._floor
+
+    @recovery_point.setter
+    def recovery_point(self, offset: int) -> None:
+        self._synced = self.generation, offset
 
     def _draw(self) -> int:
         return self._jitter(min(self.config.segment_jitter_ms, self.config.roll_ms))
@@ -260,7 +291,7 @@ class PartitionLog:
     def flushed(self, flush: Flush, monotonic_ms: int) -> None:
         """Apply a finished `flush`: its records can be acknowledged, unless they were truncated meanwhile."""
         if flush.generation == self.generation:
-            self.recovery_point = max(self.recovery_point, flush.end_offset)
+            self._synced = flush.generation, max(self.recovery_point, flush.end_offset)
             self.last_flush_at_ms = monotonic_ms
 
     def flush(self, monotonic_ms: int) -> None:
@@ -379,17 +410,21 @@ class PartitionLog:
         """Delete all records. The empty log begins at `offset`."""
         self._lower(offset)
         with self.health:
-            while self.segments:
+            while len(self.segments) > 1:
                 delete_now(self.segments.pop())
-            self.segments.append(Segment.create(self.files, self.folder, offset, self.config))
-            self.log_start_offset = offset
+            delete_now(self.active)
+            self.segments[0] = Segment.create(self.files, self.folder, offset, self.config)
+            self.log_start_offset = self.high_watermark = offset
             self._end_at(offset, monotonic_ms)
 
     def _lower(self, offset: int) -> None:
         """Lower the recovery point, durably, because records written in place of the old ones are unsynced at first."""
+        self._floor = floor = min(offset, self.recovery_point)
         self.generation += 1
-        if offset < self.recovery_point:
-            self.recovery_point = offset
+        self._truncated_at = self.generation  # from here on no earlier sync counts
+        is_lower = floor < self._synced[1]
+        self.recovery_point = floor
+        if is_lower:
             self._lowered()
 
     def _end_at(self, offset: int, monotonic_ms: int) -> None:
@@ -450,8 +485,11 @@ class PartitionLog:
         return Retention(self.config, now_ms, self.log_start_offset, self.high_watermark, self.log_end_offset)
 
     def _start_at(self, offset: int) -> None:
-        """Raise the log start offset to `offset`, if it is lower."""
-        self.log_start_offset = max(self.log_start_offset, offset)
+        """Raise the log start offset to `offset`, if it is lower.
+
+        A gap in the offsets at the high watermark does not move it beyond that.
+        """
+        self.log_start_offset = max(self.log_start_offset, min(offset, self.high_watermark))
         self.epoch_file.truncate_start(self.log_start_offset)
         self.producers.drop_snapshots_before(self.log_start_offset)
 

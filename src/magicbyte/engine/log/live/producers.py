@@ -1,4 +1,18 @@
-"""The producers of a log: the state kept in snapshots, and the checks of a leader."""
+"""The producers of a log: the state kept in snapshots, and the checks of a leader.
+
+Invariants:
+1. The state is that of the records below the log end offset: `take` follows the write of each batch, in the same
+   thread. `_states` is the part that snapshots have, `_checks` the last five batches of each producer, and pending
+   guards.
+2. A roll makes the snapshot at the new base offset durable before the new segment is part of the log. A snapshot has
+   the state before its offset, so a state is made from the newest valid one and the batches after it.
+3. A truncation rebuilds the state, and removes all guards.
+4. `first_unstable_offset` and guards may be used while another thread writes. All else is for the thread that changes
+   the log, or the holder of the partition's lock.
+
+A crash loses nothing: the last two snapshots remain, and a damaged one is passed over (`test_partition_log.py`, check
+32).
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Retention:
         start = max(self.log_start_offset, removed[-1].end_offset if removed else 0)
         if len(removed) < len(segments) and (head := self.head(segments[len(removed)])) is not None:
             removed.append(head)
-            start = max(start, head.end_offset)
+            start = max(start, min(head.end_offset, self.high_watermark))  # a gap may follow the head
         return removed, start
 
     def due(self, segments: Sequence[Segment]) -> list[Removed]:

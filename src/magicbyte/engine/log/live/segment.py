@@ -1,4 +1,17 @@
-"""One segment of a live log: its `.log` file and the indexes beside it. Sources: Kafka's LogSegment and RollParams."""
+"""One segment of a live log: its `.log` file and the indexes beside it. Sources: Kafka's LogSegment and RollParams.
+
+One thread at a time changes it (`partition_log.py`); other threads read it meanwhile.
+
+Invariants:
+1. The first `size` bytes of the file are whole entries. Nothing beyond is read: it is preallocated space.
+2. An append writes the entries, then `size`, then index entries: no index names an entry that a reader does not find.
+3. Offsets lie between the base offset and MAX_RELATIVE above it: `must_roll` asks before each append, and loading
+   splits segments of old brokers that break this (`parting.py`).
+4. Indexes are hints. A look-up compares an index entry with the log, and passes over a wrong one: a damaged index costs
+   time and hides no record (`tests/engine/log/test_damaged_indexes.py`).
+5. `finish` makes the files those of a closed segment. A crash before that leaves preallocated space, and indexes that
+   may lack entries: recovery walks such a segment, and makes them again.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,15 @@
 """The indexes of one segment of a live log: offsets, timestamps and aborted transactions, each in its own file.
 
 Sources: Kafka's OffsetIndex, TimeIndex and TransactionIndex, and their use in LogSegment.
+
+Invariants:
+1. All of them can be made from the log. A start makes them if the offset index is missing, so `put` renames that last.
+2. Entries ascend. Those of offsets and times are a sample; every aborted transaction has one.
+3. `is_full` leaves room in the time index for the entry that the roll adds.
+4. Any thread may read them while one appends. Corrected transactions replace the file's entries at once, in memory; the
+   file follows in `mend_transactions`, and the old one stays open for readers that still use it.
+5. Appends sync nothing. A crash leaves any content in the indexes of a segment that was not closed; its recovery makes
+   the files again.
 """
 
 from __future__ import annotations
