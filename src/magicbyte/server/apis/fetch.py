@@ -6,7 +6,7 @@ Sources: KIP-31, KIP-32 (formats by version), KIP-74 (limits), KIP-98 (isolation
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.apis.sessions import BegunFetch
     from magicbyte.server.partitions.partition import ServedPartition
-    from magicbyte.server.serving.metrics import TopicMetrics
     from magicbyte.server.serving.request import Handler, Request
 
 T = TypeVar("T")
@@ -74,18 +73,22 @@ _MOST_HELD_BYTES: Final = 4 << 20  # converted before the first byte of a respon
 
 
 @dataclass(slots=True)
-class _PartitionAnswer:
-    """The result for one partition: `size` bytes of stored records, or an error.
+class _Found:
+    """What lies at one partition: `size` bytes of stored records for the reader, or an error in `data`.
 
-    Unconverted records are in `data`; converted ones are added by `finish`, which also counts them, and is called when
-    the response is final: once, for a reader that waits for many bytes. `is_news`: there is something besides records
-    to report immediately.
+    Records that are sent as they are stored are in `data`. Those to be converted, of `partition`, are in `stored`: they
+    are converted when the response is final, so once for a reader that waits for many bytes. `source` and `target` are
+    their formats. `is_news`: there is something besides records to report immediately.
     """
 
     topic: str
+    asked: FetchPartition
     data: PartitionData
     size: int = 0
-    finish: Callable[[_PartitionAnswer], Awaitable[_PartitionAnswer]] | None = None
+    partition: ServedPartition | None = None
+    stored: FileSlice | None = None
+    source: Format = Format.V2
+    target: Format = Format.V2
     is_news: bool = False
 
 
@@ -93,40 +96,25 @@ class _PartitionAnswer:
 class _Reading:
     """One pass over all partitions of a request: `size` bytes were found, `left` may still be read.
 
-    `held`: converted bytes waiting to be sent. `is_first`: a follower's fetch offsets acknowledge earlier records,
-    which is applied only in the first pass.
+    `is_first`: a follower's fetch offsets acknowledge earlier records, which is applied only in the first pass.
     """
 
     left: int
     size: int = 0
-    held: int = 0
     is_first: bool = True
     has_error: bool = False
-    answers: list[_PartitionAnswer] = field(default_factory=list)
+    found: list[_Found] = field(default_factory=list)
 
-    def add(self, found: _PartitionAnswer) -> None:
-        """Add the result of the next partition."""
-        self.answers.append(found)
-        self.size += found.size
-        self.left -= found.size
-        self.has_error = self.has_error or found.is_news or bool(found.data.error_code)
-
-    async def finish(self) -> None:
-        """Make the results ready to be sent."""
-        try:
-            for at, each in enumerate(self.answers):
-                # it refers back to the result: a reference cycle would be freed late
-                finish, each.finish = each.finish, None
-                if finish is not None:
-                    self.answers[at] = await finish(each)
-        except BaseException:
-            self.close()
-            raise
+    def add(self, each: _Found) -> None:
+        """Add what lies at the next partition."""
+        self.found.append(each)
+        self.size += each.size
+        self.left -= each.size
+        self.has_error = self.has_error or each.is_news or bool(each.data.error_code)
 
     def close(self) -> None:
-        """Release the results, which will not be sent."""
-        for each in self.answers:
-            each.finish = None
+        """Release what was found, which will not be sent."""
+        for each in self.found:
             give_back(each.data)
 
 
@@ -170,14 +158,14 @@ async def fetch(broker: BrokerParts, request: Request[FetchRequest]) -> FetchRes
                 if broker.runtime.quotas.is_limiting and _is_held_off(broker, request, begun, reading):
                     reading.close()
                     return _nothing(broker, begun)
-                await reading.finish()
                 try:
+                    await _answer(broker, request, reading.found)
                     response = await _response(request, begun, reading)
                 except BaseException:
                     reading.close()
                     raise
                 if _is_follower(message):
-                    for each in reading.answers:
+                    for each in reading.found:
                         broker.leader_throttle.record(each.topic, each.data.partition_index, each.size)
                 return response
             reading.close()
@@ -194,7 +182,7 @@ def _is_held_off(broker: BrokerParts, request: Request[FetchRequest], begun: Beg
     """Return whether the client gets nothing now because its quota is used up; otherwise count what it gets."""
     told = [
         (each.topic, each.data, each.size)
-        for each in reading.answers
+        for each in reading.found
         if not begun.is_incremental or each.size or each.data.error_code
     ]
     return broker.runtime.quotas.is_held_back(request, told)
@@ -292,7 +280,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> FetchResponse:
-    answers = [(each.topic, each.data, each.size) for each in reading.answers]
+    answers = [(each.topic, each.data, each.size) for each in reading.found]
     if begun.session is not None:
         news = list[tuple[str, PartitionData, int]]()
         for at in range(0, len(answers), STEPS_AT_ONCE):
@@ -318,292 +306,308 @@ async def _read(
     reading = _Reading(most, is_first=is_first)
     try:
         async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-            reading.add(await _PartitionRead(broker, request, topic, asked, reading).read())
+            reading.add(await _find(broker, request, topic, asked, reading))
     except BaseException:
         reading.close()
         raise
     return reading
 
 
-class _PartitionRead:
-    """The reading of one partition."""
+# ---- what lies there
 
-    metrics: TopicMetrics
 
-    def __init__(
-        self,
-        broker: BrokerParts,
-        request: Request[FetchRequest],
-        topic: str,
-        asked: FetchPartition,
-        reading: _Reading,
-    ) -> None:
-        self.broker, self.request, self.topic, self.asked, self.reading = broker, request, topic, asked, reading
-        self.partition: ServedPartition | None = None
+async def _find(
+    broker: BrokerParts, request: Request[FetchRequest], topic: str, asked: FetchPartition, reading: _Reading
+) -> _Found:
+    """Return what lies at a partition for a reader: records, or an error code."""
+    partition = None
+    try:
+        partition = await broker.replicas.opened(topic, asked.partition)
+        return await _lying(broker, request, partition, asked, reading)
+    except MagicbyteError as error:
+        return _failed(broker, request, topic, asked, partition, error)
 
-    async def read(self) -> _PartitionAnswer:
-        """Return the records, or an error code."""
-        return await self._answered(self._read())
 
-    async def _answered(self, work: Awaitable[_PartitionAnswer]) -> _PartitionAnswer:
+def _failed(
+    broker: BrokerParts,
+    request: Request[FetchRequest],
+    topic: str,
+    asked: FetchPartition,
+    partition: ServedPartition | None,
+    error: MagicbyteError,
+) -> _Found:
+    if isinstance(error, CorruptRecordError) and partition is not None:
+        partition.tell_damage(error)
+    code = error.code
+    if code == ErrorCode.KAFKA_STORAGE_ERROR and request.version < _FIRST_WITH_STORAGE_ERROR:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return _refused(broker, topic, asked, code)
+
+
+def _refused(broker: BrokerParts, topic: str, asked: FetchPartition, code: ErrorCode) -> _Found:
+    # otherwise clients could create counters for arbitrary names
+    if topic in broker.runtime.metrics.topics:
+        broker.runtime.metrics.of(topic).fetches_failed += 1
+    data = PartitionData(
+        partition_index=asked.partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=_EMPTY
+    )
+    return _Found(topic, asked, data)
+
+
+async def _lying(
+    broker: BrokerParts,
+    request: Request[FetchRequest],
+    partition: ServedPartition,
+    asked: FetchPartition,
+    reading: _Reading,
+) -> _Found:
+    topic, message, log = partition.topic, request.message, partition.log
+    broker.runtime.metrics.of(topic).fetch_requests += 1
+    code = _role_fault(request, partition, asked) or _codec_fault(broker, request, topic)
+    if code:
+        return _refused(broker, topic, asked, code)
+    if (nearest := _nearest(broker, request, partition, asked)) is not None:
+        data = _marks(partition, asked)
+        data.preferred_read_replica = nearest
+        return _Found(topic, asked, data, is_news=True)
+    committed = message.isolation_level == _COMMITTED
+    upper = _upper(log, message)
+    if log.health.error is not None:
+        raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
+    if (diverging := _diverging(request, partition, asked)) is not None:
+        data = _marks(partition, asked)
+        data.diverging_epoch = diverging
+        return _Found(topic, asked, data, is_news=True)
+    stored, aborted = await _slice(broker, request, partition, asked, reading, upper)
+    if reading.is_first and _is_follower(message):
+        if code := _role_fault(request, partition, asked):  # its roles may have changed meanwhile
+            return _refused(broker, topic, asked, code)
+        broker.replicas.fetched(partition, message.replica_id, asked)
+    data = _marks(partition, asked)
+    data.aborted_transactions = [] if committed else None
+    if stored is None or _is_held_back(broker, message, partition):
+        return _Found(topic, asked, data)
+    if committed:
+        data.aborted_transactions = [
+            AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
+        ]
+    return await _in_its_format(broker, request, _Found(topic, asked, data, partition=partition), partition, stored)
+
+
+def _marks(partition: ServedPartition, asked: FetchPartition) -> PartitionData:
+    """Return the offsets of a log as they are now, without records."""
+    log = partition.log
+    return PartitionData(
+        partition_index=asked.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=_EMPTY,
+    )
+
+
+def _role_fault(request: Request[FetchRequest], partition: ServedPartition, asked: FetchPartition) -> ErrorCode:
+    """Check this broker's role and the client's leader epoch (KIP-320).
+
+    Consumers may read from a follower from version 11 on (KIP-392). An unknown follower gets REPLICA_NOT_AVAILABLE.
+    """
+    fault = epoch_fault(asked.current_leader_epoch, partition.leader_epoch)
+    if fault:
+        return fault
+    is_follower = _is_follower(request.message)
+    if partition.leader is None:
+        may_follow = request.version >= _FIRST_FROM_FOLLOWERS and not is_follower and partition.leader_id >= 0
+        return ErrorCode.NONE if may_follow else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if is_follower and request.message.replica_id not in partition.leader.followers:
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+def _codec_fault(broker: BrokerParts, request: Request[FetchRequest], topic: str) -> ErrorCode:
+    zstd = broker.topics.known(topic).config.settings["compression.type"] == "zstd"
+    return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if zstd and request.version < _FIRST_WITH_ZSTD else ErrorCode.NONE
+
+
+def _diverging(
+    request: Request[FetchRequest], partition: ServedPartition, asked: FetchPartition
+) -> EpochEndOffset | None:
+    """Return where the reader's last epoch ends in this log, if it ends elsewhere: its log diverges (KIP-595).
+
+    Raises OffsetOutOfRangeError for a follower whose last epoch is unknown: it truncates by offsets.
+    """
+    if asked.last_fetched_epoch < 0:
+        return None
+    log = partition.log
+    epoch, end = log.epochs.end_offset_of(asked.last_fetched_epoch, log.log_end_offset)
+    if end < 0:
+        if _is_follower(request.message):
+            raise OffsetOutOfRangeError(f"{partition}: the end of epoch {asked.last_fetched_epoch} is not known")
+        return None
+    if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
+        return None
+    return EpochEndOffset(epoch=epoch, end_offset=end)
+
+
+def _nearest(
+    broker: BrokerParts, request: Request[FetchRequest], partition: ServedPartition, asked: FetchPartition
+) -> int | None:
+    """Return the replica in the reader's rack, None to read here (KIP-392)."""
+    message = request.message
+    if request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
+        return None
+    return broker.replicas.nearest(partition, message.rack_id, asked.fetch_offset)
+
+
+async def _slice(
+    broker: BrokerParts,
+    request: Request[FetchRequest],
+    partition: ServedPartition,
+    asked: FetchPartition,
+    reading: _Reading,
+    upper: int,
+) -> tuple[FileSlice | None, list[IndexedAbort]]:
+    """Return the readable slice of stored bytes, or None, and for `read_committed` the aborted transactions in it.
+
+    Raises OffsetOutOfRangeError.
+    """
+    log, committed = partition.log, request.message.isolation_level == _COMMITTED
+    limit = max(min(asked.partition_max_bytes, reading.left), 0)
+    strict = request.version < FETCH_WITH_WHOLE_SETS
+    whole_first = not strict and not reading.size
+    recent = None
+    if upper == log.log_end_offset:
+        if asked.fetch_offset == upper:
+            return None, []
+        recent = partition.recent(asked.fetch_offset, limit)
+        if recent is not None and not committed:
+            return recent, []
+    read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
+    read = read if strict or whole_first else partial(_if_whole, read)
+    if not committed:
+        return await broker.replicas.read(partition, read), []
+    find = (lambda: recent) if recent is not None else read
+    search = partial(_with_aborted, find, log, asked.fetch_offset, upper)
+    try:
+        return await broker.replicas.read(partition, search)
+    finally:
+        for error in log.take_index_faults():
+            tell_corrected_index(partition, error)
+
+
+async def _in_its_format(
+    broker: BrokerParts, request: Request[FetchRequest], found: _Found, partition: ServedPartition, stored: FileSlice
+) -> _Found:
+    """Add the slice: as it is stored, or to be converted for this reader."""
+    version, dialect = request.version, partition.log.config.dialect
+    target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
+    source = target
+    if dialect is Dialect.ENRICHED:
+        source = Format.ENRICHED
+        # A follower of an enriched topic is a magicbyte broker, and stores the bytes unchanged.
+        is_closed = request.connection.enriched or _is_follower(request.message)
+        target = source if is_closed else target
+    elif target is not Format.V2:
+        newest, stored = await _newest(broker, partition, stored, target.magic)
+        source = target if newest < 0 else Format(str(newest))
+    found.size, found.source, found.target = stored.length, source, target
+    if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
+        found.target = source
+        found.data.records = [FilePart(stored, broker.runtime.reading)]
+    elif broker.topics.known(partition.topic).config.downconversion_enabled:
+        found.stored = stored
+    else:
+        raise UnsupportedVersionError("Fetch of a newer format", version)
+    return found
+
+
+async def _newest(
+    broker: BrokerParts, partition: ServedPartition, stored: FileSlice, target: int
+) -> tuple[int, FileSlice]:
+    """Return the newest magic of the whole entries in a slice, or an upper bound of it if that is at most `target`.
+
+    Also returns the slice, which ends before any damage.
+    """
+    assert stored.segment is not None, "of a log"
+    known = partition.newest_up_to(stored.segment, stored.position + stored.length)
+    if known is not None and known <= target:
+        return known, stored
+    newest, end, damage = await broker.replicas.read_long(partition, newest_magic, stored)
+    partition.saw(stored.segment, stored.position, end, newest)
+    if damage is not None:
+        partition.tell_damage(damage)
+        stored = stored._replace(length=end - stored.position)
+    return newest, stored
+
+
+# ---- what to answer
+
+
+async def _answer(broker: BrokerParts, request: Request[FetchRequest], found: list[_Found]) -> None:
+    """Make what was found ready to be sent: count it, and convert what is to be converted."""
+    held = 0
+    for at, each in enumerate(found):
+        if (stored := each.stored) is None:
+            if each.data.records is not _EMPTY:
+                what = (each.source, each.target, request.version, request.client)
+                count(broker.runtime.metrics.of(each.topic).fetched, what, each.size, 1, 0)
+            continue
+        each.stored = None
         try:
-            return await work
+            held += await _convert(broker, request, each, stored, held)
         except MagicbyteError as error:
-            code = error.code
-            if isinstance(error, CorruptRecordError) and self.partition is not None:
-                self.partition.tell_damage(error)
-            if code == ErrorCode.KAFKA_STORAGE_ERROR and self.request.version < _FIRST_WITH_STORAGE_ERROR:
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            return self._refused(code)
+            found[at] = _failed(broker, request, each.topic, each.asked, each.partition, error)
 
-    def _refused(self, code: ErrorCode) -> _PartitionAnswer:
-        # otherwise clients could create counters for arbitrary names
-        if self.topic in self.broker.runtime.metrics.topics:
-            self.broker.runtime.metrics.of(self.topic).fetches_failed += 1
-        data = PartitionData(
-            partition_index=self.asked.partition,
-            error_code=code,
-            high_watermark=-1,
-            aborted_transactions=None,
-            records=_EMPTY,
-        )
-        return _PartitionAnswer(self.topic, data)
 
-    async def _read(self) -> _PartitionAnswer:
-        request, asked = self.request, self.asked
-        partition = self.partition = await self.broker.replicas.opened(self.topic, asked.partition)
-        self.metrics = self.broker.runtime.metrics.of(self.topic)
-        self.metrics.fetch_requests += 1
-        code = self._role_fault(partition) or self._codec_fault()
-        if code:
-            return self._refused(code)
-        log = partition.log
-        if (nearest := self._nearest(partition)) is not None:
-            return nearest
-        committed = request.message.isolation_level == _COMMITTED
-        upper = _upper(log, request.message)
-        if log.health.error is not None:
-            raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
-        if (diverging := self._diverging(partition)) is not None:
-            return diverging
-        stored, aborted = await self._slice(partition, upper, committed=committed)
-        if self.reading.is_first and _is_follower(request.message):
-            if code := self._role_fault(partition):  # its roles may have changed meanwhile
-                return self._refused(code)
-            self.broker.replicas.fetched(partition, request.message.replica_id, asked)
-        data = PartitionData(
-            partition_index=asked.partition,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=[] if committed else None,
-            records=_EMPTY,
-        )
-        if stored is None or _is_held_back(self.broker, request.message, partition):
-            return _PartitionAnswer(self.topic, data)
-        if committed:
-            data.aborted_transactions = [
-                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
-            ]
-        return await self._records(partition, stored, data)
+async def _convert(
+    broker: BrokerParts, request: Request[FetchRequest], found: _Found, stored: FileSlice, held: int
+) -> int:
+    """Add the slice in the target format: all of it if it is small, else converted while it is sent.
 
-    def _role_fault(self, partition: ServedPartition) -> ErrorCode:
-        """Check this broker's role and the client's leader epoch (KIP-320).
+    The converted bytes held for a response, `held` before, are bounded: beyond that, the chunks converted to determine
+    a slice's size are converted again when it is sent. Returns how many are held for this one.
+    """
+    partition, metrics = found.partition, broker.runtime.metrics.of(found.topic)
+    assert partition is not None, "its records were found"
+    limit = broker.topics.rules(found.topic).max_decompressed_bytes
+    dialect, first_offset = partition.log.config.dialect, found.asked.fetch_offset
+    kept = KeptFile(stored.file, broker.runtime.reading)
 
-        Consumers may read from a follower from version 11 on (KIP-392). An unknown follower gets REPLICA_NOT_AVAILABLE.
-        """
-        fault = epoch_fault(self.asked.current_leader_epoch, partition.leader_epoch)
-        if fault:
-            return fault
-        is_follower = _is_follower(self.request.message)
-        if partition.leader is None:
-            may_follow = self.request.version >= _FIRST_FROM_FOLLOWERS and not is_follower and partition.leader_id >= 0
-            return ErrorCode.NONE if may_follow else ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if is_follower and self.request.message.replica_id not in partition.leader.followers:
-            return ErrorCode.REPLICA_NOT_AVAILABLE
-        return ErrorCode.NONE
+    def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
+        found_here = stored._replace(file=kept)
+        return partition.telling_damage(converted(found_here, dialect, how, first_offset, limit))
 
-    def _diverging(self, partition: ServedPartition) -> _PartitionAnswer | None:
-        """Return the response to a reader whose last epoch ends elsewhere in this log: its log diverges (KIP-595).
+    async def in_thread(step: Callable[[], T]) -> T:
+        async with broker.runtime.memory.work(limit):
+            broker.runtime.trimming.ask()
+            return await broker.runtime.reading.run(step)
 
-        Raises OffsetOutOfRangeError for a follower whose last epoch is unknown: it truncates by offsets.
-        """
-        asked, log = self.asked, partition.log
-        if asked.last_fetched_epoch < 0:
-            return None
-        epoch, end = log.epochs.end_offset_of(asked.last_fetched_epoch, log.log_end_offset)
-        if end < 0:
-            if _is_follower(self.request.message):
-                raise OffsetOutOfRangeError(f"{partition}: the end of epoch {asked.last_fetched_epoch} is not known")
-            return None
-        if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
-            return None
-        data = PartitionData(
-            partition_index=asked.partition,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=None,
-            diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end),
-            records=_EMPTY,
-        )
-        return _PartitionAnswer(self.topic, data, is_news=True)
+    conversion = SliceConversion(found.source, found.target)
+    chunks = convert(conversion)
+    try:
+        first, second = await in_thread(partial(_first_two, chunks))
+    except BaseException:
+        kept.close()
+        raise
+    size = sum(map(len, first)) + sum(map(len, second))
+    announced = max(stored.length, size) if second else size
+    is_held = not held or held + size <= _MOST_HELD_BYTES
+    if not is_held:
+        conversion = SliceConversion(found.source, found.target)
+        first, second, chunks = [], [], convert(conversion)
+    report = conversion.report
+    what = (found.source, found.target, request.version, request.client)
 
-    def _nearest(self, partition: ServedPartition) -> _PartitionAnswer | None:
-        """Return the response that names a replica in the reader's rack, None to read here (KIP-392)."""
-        message = self.request.message
-        if self.request.version < _FIRST_FROM_FOLLOWERS or not message.rack_id or _is_follower(message):
-            return None
-        nearest = self.broker.replicas.nearest(partition, message.rack_id, self.asked.fetch_offset)
-        if nearest is None:
-            return None
-        log = partition.log
-        data = PartitionData(
-            partition_index=self.asked.partition,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=None,
-            preferred_read_replica=nearest,
-            records=_EMPTY,
-        )
-        return _PartitionAnswer(self.topic, data, is_news=True)
+    def done() -> None:
+        kept.close()
+        count(metrics.fetched, what, report.bytes_in, report.batches, conversion.time_ns, report.records)
 
-    def _codec_fault(self) -> ErrorCode:
-        zstd = self.broker.topics.known(self.topic).config.settings["compression.type"] == "zstd"
-        if zstd and self.request.version < _FIRST_WITH_ZSTD:
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        return ErrorCode.NONE
-
-    async def _slice(
-        self, partition: ServedPartition, upper: int, *, committed: bool
-    ) -> tuple[FileSlice | None, list[IndexedAbort]]:
-        """Return the readable slice of stored bytes, or None, and with `committed` the aborted transactions in it.
-
-        Raises OffsetOutOfRangeError.
-        """
-        log, asked, left = partition.log, self.asked, max(self.reading.left, 0)
-        limit = max(min(asked.partition_max_bytes, left), 0)
-        strict = self.request.version < FETCH_WITH_WHOLE_SETS
-        whole_first = not strict and not self.reading.size
-        recent = None
-        if upper == log.log_end_offset:
-            if asked.fetch_offset == upper:
-                return None, []
-            recent = partition.recent(asked.fetch_offset, limit)
-            if recent is not None and not committed:
-                return recent, []
-        read = partial(log.read, asked.fetch_offset, limit, upper=upper, whole_first=whole_first)
-        read = read if strict or whole_first else partial(_if_whole, read)
-        if not committed:
-            return await self.broker.replicas.read(partition, read), []
-        find = (lambda: recent) if recent is not None else read
-        search = partial(_with_aborted, find, log, asked.fetch_offset, upper)
-        try:
-            return await self.broker.replicas.read(partition, search)
-        finally:
-            for error in log.take_index_faults():
-                tell_corrected_index(partition, error)
-
-    # ---- stored or converted bytes
-
-    async def _records(self, partition: ServedPartition, stored: FileSlice, data: PartitionData) -> _PartitionAnswer:
-        """Return the slice, or its conversion for this reader."""
-        version, dialect = self.request.version, partition.log.config.dialect
-        target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
-        source = target
-        if dialect is Dialect.ENRICHED:
-            source = Format.ENRICHED
-            # A follower of an enriched topic is a magicbyte broker, and stores the bytes unchanged.
-            is_closed = self.request.connection.enriched or _is_follower(self.request.message)
-            target = source if is_closed else target
-        elif target is not Format.V2:
-            newest, stored = await self._newest(partition, stored, target.magic)
-            source = target if newest < 0 else Format(str(newest))
-        if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
-            data.records = [FilePart(stored, self.broker.runtime.reading)]
-            return _PartitionAnswer(self.topic, data, stored.length, partial(self._as_stored, source))
-        if not self.broker.topics.known(self.topic).config.downconversion_enabled:
-            raise UnsupportedVersionError("Fetch of a newer format", version)
-        conversion = SliceConversion(source, target)
-        return _PartitionAnswer(
-            self.topic, data, stored.length, partial(self._as_converted, partition, stored, conversion)
-        )
-
-    async def _newest(self, partition: ServedPartition, stored: FileSlice, target: int) -> tuple[int, FileSlice]:
-        """Return the newest magic of the whole entries in a slice, or an upper bound of it if that is at most `target`.
-
-        Also returns the slice, which ends before any damage.
-        """
-        assert stored.segment is not None, "of a log"
-        known = partition.newest_up_to(stored.segment, stored.position + stored.length)
-        if known is not None and known <= target:
-            return known, stored
-        newest, end, damage = await self.broker.replicas.read_long(partition, newest_magic, stored)
-        partition.saw(stored.segment, stored.position, end, newest)
-        if damage is not None:
-            partition.tell_damage(damage)
-            stored = stored._replace(length=end - stored.position)
-        return newest, stored
-
-    async def _as_stored(self, stored: Format, answer: _PartitionAnswer) -> _PartitionAnswer:
-        what = (stored, stored, self.request.version, self.request.client)
-        count(self.metrics.fetched, what, answer.size, 1, 0)
-        return answer
-
-    async def _as_converted(
-        self, partition: ServedPartition, found: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
-    ) -> _PartitionAnswer:
-        return await self._answered(self._converted(partition, found, conversion, answer))
-
-    async def _converted(
-        self, partition: ServedPartition, stored: FileSlice, conversion: SliceConversion, answer: _PartitionAnswer
-    ) -> _PartitionAnswer:
-        """Add the slice in the target format: all of it if it is small, else converted while it is sent.
-
-        The converted bytes held for a response are bounded: beyond that, the chunks converted to determine a slice's
-        size are converted again when it is sent.
-        """
-        limit = self.broker.topics.rules(self.topic).max_decompressed_bytes
-        dialect = partition.log.config.dialect
-        kept = KeptFile(stored.file, self.broker.runtime.reading)
-
-        def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
-            found_here = stored._replace(file=kept)
-            return partition.telling_damage(converted(found_here, dialect, how, self.asked.fetch_offset, limit))
-
-        async def in_thread(step: Callable[[], T]) -> T:
-            async with self.broker.runtime.memory.work(limit):
-                self.broker.runtime.trimming.ask()
-                return await self.broker.runtime.reading.run(step)
-
-        chunks = convert(conversion)
-        try:
-            first, second = await in_thread(partial(_first_two, chunks))
-        except BaseException:
-            kept.close()
-            raise
-        size = sum(map(len, first)) + sum(map(len, second))
-        announced = max(stored.length, size) if second else size
-        is_held = not self.reading.held or self.reading.held + size <= _MOST_HELD_BYTES
-        if is_held:
-            self.reading.held += size
-        else:
-            conversion = SliceConversion(conversion.source, conversion.target)
-            first, second, chunks = [], [], convert(conversion)
-        metrics, report = self.metrics, conversion.report
-        what = (conversion.source, conversion.target, self.request.version, self.request.client)
-
-        def done() -> None:
-            kept.close()
-            count(metrics.fetched, what, report.bytes_in, report.batches, conversion.time_ns, report.records)
-
-        if is_held and not second:
-            done()
-            answer.data.records = [*first]
-        else:
-            answer.data.records = [ConvertedPart(announced, first + second, chunks, done, in_thread)]
-        return answer
+    if is_held and not second:
+        done()
+        found.data.records = [*first]
+    else:
+        found.data.records = [ConvertedPart(announced, first + second, chunks, done, in_thread)]
+    return size if is_held else 0
 
 
 def _with_aborted(
