@@ -75,8 +75,7 @@ class Router:
 
     def handle(self, bound: _BoundRoute, request: Request[Any]) -> Awaitable[Message | None]:
         """Return the response of the handler, as far as the caller is authorized."""
-        rights = bound.route.rights
-        if self._authorizer is None or rights is None:
+        if self._authorizer is None or (rights := bound.route.rights) is None:
             return bound.handler(request)
         return rights(self._services, request, bound.handler, AuthorizedCaller(self._authorizer, request.connection))
 
