@@ -73,7 +73,7 @@ _MOST_HELD_BYTES: Final = 4 << 20  # converted before the first byte of a respon
 
 
 @dataclass(slots=True)
-class _Found:
+class _PartitionResult:
     """What lies at one partition: `size` bytes of stored records for the reader, or an error in `data`.
 
     Records that are sent as they are stored are in `data`. Those to be converted, of `partition`, are in `stored`: they
@@ -103,9 +103,9 @@ class _Reading:
     size: int = 0
     is_first: bool = True
     has_error: bool = False
-    found: list[_Found] = field(default_factory=list)
+    found: list[_PartitionResult] = field(default_factory=list)
 
-    def add(self, each: _Found) -> None:
+    def add(self, each: _PartitionResult) -> None:
         """Add what lies at the next partition."""
         self.found.append(each)
         self.size += each.size
@@ -318,7 +318,7 @@ async def _read(
 
 async def _find(
     broker: BrokerParts, request: Request[FetchRequest], topic: str, asked: FetchPartition, reading: _Reading
-) -> _Found:
+) -> _PartitionResult:
     """Return what lies at a partition for a reader: records, or an error code."""
     partition = None
     try:
@@ -335,7 +335,7 @@ def _failed(
     asked: FetchPartition,
     partition: ServedPartition | None,
     error: MagicbyteError,
-) -> _Found:
+) -> _PartitionResult:
     if isinstance(error, CorruptRecordError) and partition is not None:
         partition.tell_damage(error)
     code = error.code
@@ -344,14 +344,14 @@ def _failed(
     return _refused(broker, topic, asked, code)
 
 
-def _refused(broker: BrokerParts, topic: str, asked: FetchPartition, code: ErrorCode) -> _Found:
+def _refused(broker: BrokerParts, topic: str, asked: FetchPartition, code: ErrorCode) -> _PartitionResult:
     # otherwise clients could create counters for arbitrary names
     if topic in broker.runtime.metrics.topics:
         broker.runtime.metrics.of(topic).fetches_failed += 1
     data = PartitionData(
         partition_index=asked.partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=_EMPTY
     )
-    return _Found(topic, asked, data)
+    return _PartitionResult(topic, asked, data)
 
 
 async def _lying(
@@ -360,7 +360,7 @@ async def _lying(
     partition: ServedPartition,
     asked: FetchPartition,
     reading: _Reading,
-) -> _Found:
+) -> _PartitionResult:
     topic, message, log = partition.topic, request.message, partition.log
     broker.runtime.metrics.of(topic).fetch_requests += 1
     code = _role_fault(request, partition, asked) or _codec_fault(broker, request, topic)
@@ -369,7 +369,7 @@ async def _lying(
     if (nearest := _nearest(broker, request, partition, asked)) is not None:
         data = _marks(partition, asked)
         data.preferred_read_replica = nearest
-        return _Found(topic, asked, data, is_news=True)
+        return _PartitionResult(topic, asked, data, is_news=True)
     committed = message.isolation_level == _COMMITTED
     upper = _upper(log, message)
     if log.health.error is not None:
@@ -377,7 +377,7 @@ async def _lying(
     if (diverging := _diverging(request, partition, asked)) is not None:
         data = _marks(partition, asked)
         data.diverging_epoch = diverging
-        return _Found(topic, asked, data, is_news=True)
+        return _PartitionResult(topic, asked, data, is_news=True)
     stored, aborted = await _slice(broker, request, partition, asked, reading, upper)
     if reading.is_first and _is_follower(message):
         if code := _role_fault(request, partition, asked):  # its roles may have changed meanwhile
@@ -386,12 +386,14 @@ async def _lying(
     data = _marks(partition, asked)
     data.aborted_transactions = [] if committed else None
     if stored is None or _is_held_back(broker, message, partition):
-        return _Found(topic, asked, data)
+        return _PartitionResult(topic, asked, data)
     if committed:
         data.aborted_transactions = [
             AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
         ]
-    return await _in_its_format(broker, request, _Found(topic, asked, data, partition=partition), partition, stored)
+    return await _in_its_format(
+        broker, request, _PartitionResult(topic, asked, data, partition=partition), partition, stored
+    )
 
 
 def _marks(partition: ServedPartition, asked: FetchPartition) -> PartitionData:
@@ -496,8 +498,12 @@ async def _slice(
 
 
 async def _in_its_format(
-    broker: BrokerParts, request: Request[FetchRequest], found: _Found, partition: ServedPartition, stored: FileSlice
-) -> _Found:
+    broker: BrokerParts,
+    request: Request[FetchRequest],
+    result: _PartitionResult,
+    partition: ServedPartition,
+    stored: FileSlice,
+) -> _PartitionResult:
     """Add the slice: as it is stored, or to be converted for this reader."""
     version, dialect = request.version, partition.log.config.dialect
     target = Format.V2 if version >= len(_FORMAT_OF_VERSION) else _FORMAT_OF_VERSION[version]
@@ -510,15 +516,15 @@ async def _in_its_format(
     elif target is not Format.V2:
         newest, stored = await _newest(broker, partition, stored, target.magic)
         source = target if newest < 0 else Format(str(newest))
-    found.size, found.source, found.target = stored.length, source, target
+    result.size, result.source, result.target = stored.length, source, target
     if source is target or (dialect is Dialect.KAFKA and source.magic < target.magic):
-        found.target = source
-        found.data.records = [FilePart(stored, broker.runtime.reading)]
+        result.target = source
+        result.data.records = [FilePart(stored, broker.runtime.reading)]
     elif broker.topics.known(partition.topic).config.downconversion_enabled:
-        found.stored = stored
+        result.stored = stored
     else:
         raise UnsupportedVersionError("Fetch of a newer format", version)
-    return found
+    return result
 
 
 async def _newest(
@@ -543,34 +549,34 @@ async def _newest(
 # ---- what to answer
 
 
-async def _answer(broker: BrokerParts, request: Request[FetchRequest], found: list[_Found]) -> None:
+async def _answer(broker: BrokerParts, request: Request[FetchRequest], results: list[_PartitionResult]) -> None:
     """Make what was found ready to be sent: count it, and convert what is to be converted."""
     held = 0
-    for at, each in enumerate(found):
-        if (stored := each.stored) is None:
-            if each.data.records is not _EMPTY:
-                what = (each.source, each.target, request.version, request.client)
-                count(broker.runtime.metrics.of(each.topic).fetched, what, each.size, 1, 0)
+    for at, result in enumerate(results):
+        if (stored := result.stored) is None:
+            if result.data.records is not _EMPTY:
+                what = (result.source, result.target, request.version, request.client)
+                count(broker.runtime.metrics.of(result.topic).fetched, what, result.size, 1, 0)
             continue
-        each.stored = None
+        result.stored = None
         try:
-            held += await _convert(broker, request, each, stored, held)
+            held += await _convert(broker, request, result, stored, held)
         except MagicbyteError as error:
-            found[at] = _failed(broker, request, each.topic, each.asked, each.partition, error)
+            results[at] = _failed(broker, request, result.topic, result.asked, result.partition, error)
 
 
 async def _convert(
-    broker: BrokerParts, request: Request[FetchRequest], found: _Found, stored: FileSlice, held: int
+    broker: BrokerParts, request: Request[FetchRequest], result: _PartitionResult, stored: FileSlice, held: int
 ) -> int:
     """Add the slice in the target format: all of it if it is small, else converted while it is sent.
 
     The converted bytes held for a response, `held` before, are bounded: beyond that, the chunks converted to determine
     a slice's size are converted again when it is sent. Returns how many are held for this one.
     """
-    partition, metrics = found.partition, broker.runtime.metrics.of(found.topic)
+    partition, metrics = result.partition, broker.runtime.metrics.of(result.topic)
     assert partition is not None, "its records were found"
-    limit = broker.topics.rules(found.topic).max_decompressed_bytes
-    dialect, first_offset = partition.log.config.dialect, found.asked.fetch_offset
+    limit = broker.topics.rules(result.topic).max_decompressed_bytes
+    dialect, first_offset = partition.log.config.dialect, result.asked.fetch_offset
     kept = KeptFile(stored.file, broker.runtime.reading)
 
     def convert(how: SliceConversion) -> Iterator[list[memoryview]]:
@@ -582,7 +588,7 @@ async def _convert(
             broker.runtime.trimming.ask()
             return await broker.runtime.reading.run(step)
 
-    conversion = SliceConversion(found.source, found.target)
+    conversion = SliceConversion(result.source, result.target)
     chunks = convert(conversion)
     try:
         first, second = await in_thread(partial(_first_two, chunks))
@@ -593,10 +599,10 @@ async def _convert(
     announced = max(stored.length, size) if second else size
     is_held = not held or held + size <= _MOST_HELD_BYTES
     if not is_held:
-        conversion = SliceConversion(found.source, found.target)
+        conversion = SliceConversion(result.source, result.target)
         first, second, chunks = [], [], convert(conversion)
     report = conversion.report
-    what = (found.source, found.target, request.version, request.client)
+    what = (result.source, result.target, request.version, request.client)
 
     def done() -> None:
         kept.close()
@@ -604,9 +610,9 @@ async def _convert(
 
     if is_held and not second:
         done()
-        found.data.records = [*first]
+        result.data.records = [*first]
     else:
-        found.data.records = [ConvertedPart(announced, first + second, chunks, done, in_thread)]
+        result.data.records = [ConvertedPart(announced, first + second, chunks, done, in_thread)]
     return size if is_held else 0
 
 
