@@ -33,6 +33,16 @@ def test_the_high_watermark_advances_with_the_second_fetch() -> None:
     assert partition.high_watermark == 10
 
 
+def test_an_append_that_is_reported_late_does_not_hold_a_later_one_back() -> None:
+    """The setting of the topic changed from group commit: the later append waits for no sync."""
+    partition = leader()
+    partition.appended(20, 1)
+    partition.appended(10, 2)
+    for follower in (2, 3):
+        partition.fetched(follower, 20, 0, 3)
+    assert partition.high_watermark == 20
+
+
 def test_a_follower_that_the_controller_removes_holds_nothing_back() -> None:
     partition = leader()
     for follower in (2, 3):

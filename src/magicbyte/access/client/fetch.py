@@ -1,4 +1,11 @@
-"""Fetch: shallow, closed sets as the broker stores them, and deep, their records as columns."""
+"""Fetch: shallow, closed sets as the broker stores them, and deep, their records as columns.
+
+Invariants:
+1. Sets are returned in the order of their offsets, each once: the next request begins at `next_offset`, which never
+   falls.
+2. `read_sets` has at most one request in flight; it ends with the caller.
+3. Bytes that are no whole set are dropped and asked for again. Damage is an error when nothing sound is before it.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,19 @@ Frames are opaque except for their size. A connection has one request in progres
 system's buffer, which gives back-pressure. Memory: each connection has one frame and its response, and all of them
 together about the `Budget`, apart from small frames, which are bounded by the number of connections. A frame's memory
 is committed only as its bytes arrive.
+
+Invariants:
+1. A connection has one task. It takes the next frame when the answer of the last one is sent: answers have the order of
+   the requests.
+2. Memory that was taken from the budget is given back once: by `release`, after the answer, or earlier if the frame is
+   not kept, and in any case when the task ends (`_leave`).
+3. The parts of an answer are closed, whether they were sent or not.
+4. A served connection ends in one place, `_leave`, whatever ended its task; a bug ends that connection only.
+5. A connection that is not authenticated ends after `entrance_ms`; of more than MOST_ENTERING the oldest ends.
+
+All of it runs on one event loop without a lock. `_sweep` closes connections of peers that stopped; a request in
+progress is cancelled only when its peer is gone, or when the server ends before the answer.
+`tests/access/net/test_server.py` has 1 to 4.
 """
 
 from __future__ import annotations

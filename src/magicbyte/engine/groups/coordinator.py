@@ -3,6 +3,18 @@
 Each request gets its `Reply`, immediately or in the effects of a later call. The caller performs `StoreRecords` effects
 of one partition in order, and calls `stored` in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229,
 KIP-345, KIP-394, KIP-447, KIP-496.
+
+Invariants:
+1. Each request gets one `Reply`. `resign` and `close` answer the members that wait.
+2. Offsets count, and members get assignments, only when their record is stored.
+3. Work belongs to a term. A load or an append of an ended term installs nothing, and is answered as by a broker that
+   does not lead (`tests/engine/groups/test_moves.py`).
+4. A partition has groups in memory only in a term; while it is loaded, clients must wait.
+5. A deadline names its group and member. One whose group is gone does nothing.
+
+Calls are made one at a time, and none waits. A crash loses only what no record has: members join again, and a commit
+without an answer is repeated. `loading.py` reads the rest from the log. `tests/engine/groups/test_model.py` compares
+random histories with a model, and `tests/simulation/test_group_histories.py` whole clusters.
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 Offsets committed in a transaction count from its marker on. A long log has few keys: records are kept undecoded until
 all is read, and only the last ones are decoded. Source: Kafka's GroupMetadataManager (3.9).
+
+Invariants:
+1. The result depends on the records alone, in the order of offsets, not on how they are cut into pieces.
+2. Offsets of a transaction wait for its marker. COMMIT makes those count that no later commit has superseded, ABORT
+   none.
+3. Records of unknown types are counted and left out. Damage raises CorruptRecordError: a partition with unknown groups
+   must not be served as if they were new.
 """
 
 from __future__ import annotations

@@ -3,6 +3,23 @@
 Pure: facts of the tree and of brokers in, writes and requests out. `stores/` calls one method at a time, performs its
 effects in order, and reports the outcome of `WriteStates` and `ReadStates` before the next call. Source: Kafka's
 KafkaController and its state machines.
+
+Invariants:
+1. The tree is the truth; what this object knows of states is what it read or wrote last. A change names the version
+   that it replaces, and is refused if the node has another: then the state is read, and decided again.
+2. Brokers get a new leader only after it is in the tree. So a crash leaves a tree that is ahead of the brokers, never
+   behind; the next controller sends everything again (`start`).
+3. A change of the leader or of the replicas has a higher leader epoch, by which brokers tell later orders from earlier
+   ones.
+4. The leader is elected among in-sync replicas; only `unclean` allows others. The last one stays in the ISR when it
+   dies.
+5. A reassignment ends when all targets are in sync and in the ISR alone; its former replicas are deleted after that is
+   written.
+6. A topic is removed from the tree when every broker has deleted its replica; those of dead brokers remain pending.
+
+One event is handled at a time: effects are performed in order, and the outcome of a write is reported before the next
+event. `tests/engine/replication/test_controller_histories.py` has random histories with crashes of controllers between
+effects; `test_histories.py` finds the mistakes of `planted.py`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,17 @@
 
 Pure: responses and readings of the monotonic clock in, requests and log changes out. `partitions/` sends the requests,
 one at a time to each leader, and changes the logs. Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
+
+Invariants:
+1. Under a new leader a log is compared before records are appended: by its epochs, in OffsetForLeaderEpoch or from
+   Fetch 12 on in the fetch itself. Without epochs it is truncated to its high watermark.
+2. An answer about epochs or records counts only in the leader epoch in which it was asked; records only if the log
+   still ends where they begin.
+3. Nothing is fetched between the decision to truncate in `follow` and `was_cut`: a leader takes the offset of a fetch
+   as the end of this replica's log.
+
+Calls are made one at a time. A crash loses all of it: the next start compares the log with the leader's again.
+`tests/engine/replication/test_fetcher.py` has the cases, `test_histories.py` random ones.
 """
 
 from __future__ import annotations

@@ -2,6 +2,21 @@
 
 Pure: offsets and readings of the monotonic clock in, decisions out. `partitions/` writes the state node, wakes waiting
 fetches and produce requests, and responds. Sources: Kafka's Partition and Replica; KIP-101, KIP-392.
+
+Invariants:
+1. The high watermark never falls. It advances only to an offset that this log and every replica that counts have: those
+   in the ISR, in a pending ISR, and followers about to join (`_advance`).
+2. One change of the ISR is pending at a time. Until its outcome is known, the old and the new ISR count: either may be
+   what the state node has.
+3. A change is written only over the version that this leader knows. If the node has another leader or epoch, this one
+   is deposed: it acknowledges and changes nothing until the controller's order arrives (`renew`).
+4. An outcome counts only for the change that is pending. `renew` makes the pending one void.
+5. A follower joins when it has everything up to the high watermark and up to this log's end at the election.
+
+Calls are made one at a time, by the event loop of the broker. A crash loses all of it: the next leader starts from the
+state node and the checkpoint of its high watermark, which is at most the old one, and fetches raise it again.
+`tests/engine/replication/test_histories.py` checks the promises in random histories, and that each mistake of
+`planted.py` is found.
 """
 
 from __future__ import annotations
@@ -98,8 +113,11 @@ class LeaderPartition:
     # ---- records and fetches
 
     def appended(self, log_end_offset: int, now_ms: int) -> bool:
-        """Record that the leader's log ends at `log_end_offset`. Return whether the high watermark advanced."""
-        self.log_end_offset = log_end_offset
+        """Record that the leader's log ends at `log_end_offset`, or later. Return whether the high watermark advanced.
+
+        Of two appends the later one is reported first if only the earlier one waits for a sync.
+        """
+        self.log_end_offset = max(self.log_end_offset, log_end_offset)
         return self._advance(now_ms)
 
     def fetched(self, follower_id: int, fetch_offset: int, log_start_offset: int, now_ms: int) -> bool:

@@ -3,6 +3,22 @@
 Each state of a transactional id is stored before it takes effect. Each request gets its `Reply`, immediately or in the
 effects of a later call. Protocol 1 (KIP-98, KIP-360, KIP-447), and protocol 2 (KIP-890), in which each transaction has
 an epoch. Source: Kafka's TransactionCoordinator and TransactionStateManager (3.9, 4.3).
+
+Invariants:
+1. `Transaction.value` is the last stored state, and `pending` the one that is being stored. An id has one pending state
+   at a time; meanwhile requests that would change it get CONCURRENT_TRANSACTIONS. Exception: in protocol 1 a fence
+   counts at once.
+2. A state follows only one of its predecessors (`rules.PREDECESSORS`).
+3. Markers are sent when the decision (PREPARE_COMMIT, PREPARE_ABORT) is stored, and it cannot change. The end is stored
+   when every partition has acknowledged its marker, cannot hold one, or is deleted.
+4. The epoch of a producer id never falls. A new producer id follows its last epoch.
+5. Work of an ended term changes nothing. Markers carry the leader epoch of the term, so that a leader of a partition
+   refuses those of an earlier coordinator.
+
+Calls are made one at a time, and none waits. After a crash `loaded` continues from the last stored state: an ONGOING
+transaction has the rest of its timeout; of a PREPARE one all markers are sent again, which leaders accept twice.
+`tests/engine/transactions/test_coordinator.py` has 1 to 5 and the loads, `tests/simulation/test_transaction_bugs.py`
+plants mistakes in most of them.
 """
 
 from __future__ import annotations

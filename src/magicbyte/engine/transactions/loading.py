@@ -1,4 +1,8 @@
-"""Load the transactional ids of a partition of `__transaction_state`: the last record of each counts."""
+"""Load the transactional ids of a partition of `__transaction_state`: the last record of each counts.
+
+Invariants: the result depends on the records alone, not on how they are cut into pieces. An id is in it with its last
+state, or the load fails: damage and values of unknown versions or states raise CorruptRecordError.
+"""
 
 from __future__ import annotations
 

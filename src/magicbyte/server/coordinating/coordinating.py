@@ -2,6 +2,16 @@
 
 This is the common part of groups (`groups.py`) and transactional ids (`transactions.py`). Decisions are made in the
 rooms `groups/` and `transactions/`.
+
+Invariants:
+1. A partition is served only in a term: from `elected`, after its log was loaded, to `resigned`. Orders of an earlier
+   leader epoch are ignored.
+2. A load and an append belong to the term in which they began, and have no effect in another one.
+3. Effects are performed at once, in order, on the event loop; the decider is called only there, so nothing is locked.
+4. A log is loaded with `logs_lock` shared: no segment is replaced while it is read. Loads run one after the other.
+
+A log that cannot be read fails its term: its content is unknown, and must not seem empty. A lack of descriptors is
+retried. `test_group_moves.py`, `test_transaction_moves.py` and `test_transaction_stores.py` have these.
 """
 
 from __future__ import annotations

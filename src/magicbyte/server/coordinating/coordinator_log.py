@@ -1,6 +1,17 @@
 """The log of a coordinator: its records are appended to its topic, in order.
 
 An append does not wait for the replication of the previous one. Outcomes are also reported in order.
+
+Invariants:
+1. Of each partition one task appends and one waits for replicas. Records are appended in the order of `store`, and
+   outcomes are reported in the same order, each once.
+2. Records that were decided in an ended term are not appended (`StoreRules.is_present`, asked last before the append),
+   and reported as NOT_LEADER_OR_FOLLOWER.
+3. An append that is refused is written in no part: of several effects each is tried alone.
+4. A bug fails the effects of one append; the next ones are appended.
+
+A crash before the append leaves nothing, one after it a record without an answer: the next term loads it, and the
+client repeats its request. `test_group_moves.py` and `test_transaction_stores.py` have 1 to 4.
 """
 
 from __future__ import annotations

@@ -2,6 +2,14 @@
 
 The tree itself is in memory (`tree.py`); the file has one row per node, and is read when it is opened. One process has
 it open at a time. Ephemeral nodes are deleted when the next process opens it.
+
+Invariants:
+1. The file has every transaction that returned, and each as a whole (write-ahead log, synchronous=FULL;
+   `test_a_killed_process_leaves_every_transaction_whole_and_none_that_returned_is_lost`).
+2. After a failed write nothing more is written. Whether the failed transaction is in the file is unknown, and it was
+   not acknowledged; the next start shows it.
+3. One process has the file, by SQLite's exclusive lock. Threads share the connection under the lock of the tree.
+4. A file of a later format is refused before anything in it is changed.
 """
 
 from __future__ import annotations

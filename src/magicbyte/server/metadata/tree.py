@@ -2,6 +2,16 @@
 
 All of it is in memory. A persistent store passes `persist`, which makes a transaction durable before it becomes
 visible. Source: the data model of ZooKeeper's programmer's guide, and the behaviour of its server.
+
+Invariants:
+1. A transaction is durable (`persist`) before any reader sees it, and seen as a whole. If `persist` fails, the tree is
+   unchanged.
+2. Every node except the root has a parent. Transaction numbers ascend, each is used once.
+3. A watch is called once, by the thread that makes the change, with `lock` held, and before a later read by its session
+   returns: it must not wait. It may use the tree, as the lock is re-entrant.
+4. An ephemeral node is deleted with its session.
+
+Any thread may call a session. `test_contract.py` has 1 to 4 for each store.
 """
 
 from __future__ import annotations

@@ -2,6 +2,18 @@
 
 `replication/leader.py` decides about followers and ISR changes; here roles are changed, state nodes are written, and
 fetching is started and stopped. Source: Kafka's ReplicaManager and Partition.
+
+Invariants:
+1. Requests of the controller are executed one at a time (`turn`). An order with no higher leader epoch is ignored.
+2. The role of a partition changes with its lock held, so not within an append, a truncation or a deletion of records.
+3. Fetching stops before the role changes, and starts again after it: a fetcher never writes to a log that this broker
+   leads.
+4. In a log of magic 2 the leader's epoch is in the file of epochs before anything is appended in it. That file is
+   written with `logs_lock` shared, like every other change of a log.
+5. A log is deleted with `Runtime.directory` and `logs_lock` held, after its role has ended.
+
+Roles are in memory only: after a crash the controller sends them again. `test_followers.py`, `test_cluster_checks.py`
+and `tests/simulation/test_cluster_bugs.py` have these.
 """
 
 from __future__ import annotations

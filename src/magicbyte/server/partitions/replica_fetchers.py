@@ -2,6 +2,21 @@
 
 `replication/fetcher.py` decides what to request and how to apply responses; here requests are sent and logs are
 changed. There are `num.replica.fetchers` fetchers for each leader, each with its own connection and task.
+
+Invariants:
+1. One task for each leader and number sends one request at a time, and applies its response before the next.
+2. A partition has at most one fetcher: `follow` comes after `forget` (`ClusterReplicas.take_orders`).
+3. A log is changed with the lock of its partition held and `logs_lock` shared, in the lock order of `appends.py`. When
+   the lock is there, the decision is dropped unless the partition is still followed in the same epoch (`_follows`), and
+   records unless the log still ends where they begin.
+4. A follower appends whole entries, unchanged, at the end of its log. Its high watermark is at most its log's end, and
+   its log start offset at most its high watermark.
+5. A response that is dropped restarts the fetch session, in which the leader names a high watermark only once.
+6. A failure of one partition delays that partition: a bug, damage, a lack of descriptors. A failed truncation ends its
+   replication, except for a lack of descriptors, which is retried.
+
+A crash between an append and the next fetch costs nothing: the leader counts only what a fetch asks for. A crash after
+a truncation leaves a shorter log, which is compared again. `test_followers.py` has 3, 5 and 6.
 """
 
 from __future__ import annotations

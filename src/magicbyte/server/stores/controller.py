@@ -3,20 +3,27 @@
 For the owner of a broker:
 
 * `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=runtime.spawn, new_id=...,
-  connect=links.connect)`: `store` is a `LoopStore` over the session in which the broker has
-  registered itself, of a tree with the nodes that `cluster.found_cluster` creates; `config` is the `BrokerConfig` whose
-  values are read when needed.
-* `await service.start()`, once the broker listens and is registered: the controller also connects to itself.
-  It returns when the controller is known. `on_change` is called then, and at each change.
-* `service.session_event(event)` with every `SessionEvent` of the store, in the listener of `LoopStore.open`. After
-  EXPIRED, and a new session and registration: `await service.renew(store)`.
-* `service.settings_changed()` when values of `config` have changed.
-* `await service.stop()`, before the store is closed and after the broker's own ControlledShutdown.
-* `service.controller_id` (`NOBODY` while unknown), `service.epoch`, `service.is_active`.
-* The handlers in `controller_requests.py` use it through a function that returns it, or None for a broker alone.
+connect=links.connect)`: `store` is a `LoopStore` over the session in which the broker has registered itself, of a tree
+with the nodes that `cluster.found_cluster` creates; `config` is the `BrokerConfig` whose values are read when needed. *
+`await service.start()`, once the broker listens and is registered: the controller also connects to itself. It returns
+when the controller is known. `on_change` is called then, and at each change. * `service.session_event(event)` with
+every `SessionEvent` of the store, in the listener of `LoopStore.open`. After EXPIRED, and a new session and
+registration: `await service.renew(store)`. * `service.settings_changed()` when values of `config` have changed. *
+`await service.stop()`, before the store is closed and after the broker's own ControlledShutdown. *
+`service.controller_id` (`NOBODY` while unknown), `service.epoch`, `service.is_active`. * The handlers in
+`controller_requests.py` use it through a function that returns it, or None for a broker alone.
 
 One task handles one event at a time, in order: changes of the tree, requests, responses of brokers, timers.
 `controller_term.py` is the work of a controller in one epoch. docs/decisions/0012-controller.md has the reasons.
+
+Invariants:
+1. One task handles events in order; nothing else touches the term. `end` alone may be called meanwhile: after it the
+   term sends and writes nothing.
+2. A term belongs to one election that this broker won. Each change of the tree checks the version of
+   `/controller_epoch`, so a controller that does not know that it was deposed changes nothing
+   (`test_a_controller_that_does_not_know_that_it_was_deposed_writes_nothing`).
+3. A request to the controller gets its result, or NotControllerError if the term ends before.
+4. After a fault or an invalid node the broker resigns and lets others try: the next controller starts from the tree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,16 @@
 """The controller's requests to brokers: in order for each, one at a time, repeated after a lost connection.
 
 The queue for an unresponsive broker is bounded by its partitions: later orders for a partition replace earlier ones.
+
+Invariants:
+1. A broker gets requests in the order in which they were decided; a later order for a partition may take the place of
+   one that waits, except across a StopReplica.
+2. A request is repeated until it has a response, on a new connection after a reset of the last: no older request
+   arrives after a newer one.
+3. A bug costs the request that triggered it, and the broker is sent everything again.
+
+One task for each broker sends; `send` only queues. After a crash of the controller the next one sends everything.
+`test_controller_channel.py` has 1 to 3.
 """
 
 from __future__ import annotations

@@ -2,6 +2,16 @@
 
 Each method handles one event. `ControllerService` calls them one at a time, in order, as Kafka's ControllerEventManager
 does; `replication/controller.py` decides, and here its effects are performed in order.
+
+Invariants:
+1. Effects are performed in order, and those that follow from one come before the next. The outcome of a write is
+   reported to `replication/controller.py` before anything else happens.
+2. A watch is set by the read whose result it guards, so no change is missed: a change that comes meanwhile is a later
+   event.
+3. Notices of ISR changes are deleted before the states are read: a later change has a notice of its own.
+
+A crash at any effect leaves the tree as written so far. The next controller reads it whole, and sends it to all
+brokers.
 """
 
 from __future__ import annotations
