@@ -151,12 +151,12 @@ def test_a_fault_of_ours_with_one_group_is_told_when_the_other_groups_have_ended
 ) -> None:
     real, ended = appends.write_all, []
 
-    async def written(process: Runtime, sets: Sequence[NewSet], *arguments: Any) -> Any:
+    async def written(process: Runtime, sets: Sequence[NewSet], *arguments: Any, **named: Any) -> Any:
         if sets[0].partition.index == 0:
             raise RuntimeError("this group is one too many")
         for _ in range(100):  # turns of the loop, in which the other's fault could be told
             await asyncio.sleep(0)
-        found = await real(process, sets, *arguments)
+        found = await real(process, sets, *arguments, **named)
         ended.append(sets[0].partition.index)
         return found
 

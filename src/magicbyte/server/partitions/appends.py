@@ -57,6 +57,7 @@ from magicbyte.engine.log.append.prepare import NOTHING_STORED, prepare, prepare
 from magicbyte.engine.log.append.sets import KEPT_SCRATCH, RoomNeeded
 from magicbyte.engine.log.live.config import FOREVER
 from magicbyte.engine.log.live.group_commit import GroupCommit, Outcome
+from magicbyte.engine.ports import Moment
 from magicbyte.engine.printable import logger
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.records.entry import entries
@@ -77,7 +78,6 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.append.producer_check import Guard
     from magicbyte.engine.log.append.record_set import RecordSet
     from magicbyte.engine.log.append.rules import AppendRules
-    from magicbyte.engine.ports import Moment
     from magicbyte.engine.replication.leader import LeaderPartition
     from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.partitions.replicas import Replicas
@@ -230,7 +230,7 @@ class Appends:
         outcomes: list[Appended | Exception] = []
         syncs: list[tuple[int, asyncio.Future[bool]]] = []
         async with PartitionLocks([new.partition for new in sets]):
-            for new, written in zip(sets, await write_all(self._runtime, sets, self._work), strict=True):
+            for new, written in zip(sets, await self._write_all(sets), strict=True):
                 if isinstance(written, Exception):
                     outcomes.append(written)
                     continue
@@ -252,20 +252,31 @@ class Appends:
         if rules is not None and len(records) > KEPT_SCRATCH // _USUAL_RATIO and _is_compressed(records):
             written = RoomNeeded()
         else:
-            (written,) = await write_all(self._runtime, (new,), self._work, is_quick=_is_quick(records))
+            (written,) = await self._write_all((new,), is_quick=_is_quick(records))
         if isinstance(written, RoomNeeded):
             assert rules is not None, "an unchanged set needs no room"
             del written  # its traceback refers to scratch memory that others may use
             async with self._runtime.memory.work(DECOMPRESSED_TIMES * rules.max_decompressed_bytes):
                 self._runtime.trimming.ask()
-                work_of = partial(self._work, has_room=True)
-                (written,) = await write_all(self._runtime, (new,), work_of, is_quick=False)
+                (written,) = await self._write_all((new,), is_quick=False, has_room=True)
         if not isinstance(written, Exception):
             return written
         try:
             raise written
         finally:
             del written  # with the traceback it would be a cycle, which keeps the request's memory
+
+    async def _write_all(
+        self, sets: Sequence[NewSet], *, is_quick: bool = True, has_room: bool = False
+    ) -> list[WrittenSet | Exception]:
+        runtime = self._runtime
+        await runtime.logs_lock.acquire_shared()
+        try:
+            now = Moment.of(runtime.clock)
+            works = [self._work(new, now, has_room=has_room) for new in sets]
+            return await write_all(runtime, sets, works, is_quick=is_quick)
+        finally:
+            runtime.logs_lock.release_shared()
 
     def _work(self, new: NewSet, now: Moment, *, has_room: bool = False) -> Work | MagicbyteError:
         """Return phases 1 to 3 of a set as work for a thread, or the reason why it cannot be stored."""

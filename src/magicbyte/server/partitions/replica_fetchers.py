@@ -36,7 +36,7 @@ from magicbyte.engine.errors import (
     code_of,
 )
 from magicbyte.engine.log.append.prepare import prepare_unchanged
-from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import FETCH_WITH_WHOLE_SETS
@@ -81,7 +81,6 @@ if TYPE_CHECKING:
     from magicbyte.access.client.connection import Connection
     from magicbyte.engine.log.append.record_set import RecordSet
     from magicbyte.engine.log.live.partition_log import PartitionLog
-    from magicbyte.engine.ports import Moment
     from magicbyte.engine.protocol import Message
     from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.partitions.throttles import ReplicationThrottle
@@ -516,7 +515,13 @@ class _LeaderFetcher:
                 self._ignored()
             if not current:
                 return
-            outcomes = await write_all(self._runtime, current, _work)
+            runtime = self._runtime
+            await runtime.logs_lock.acquire_shared()
+            try:
+                now = Moment.of(runtime.clock)
+                outcomes = await write_all(runtime, current, [_work(each, now) for each in current])
+            finally:
+                runtime.logs_lock.release_shared()
             for each, outcome in zip(current, outcomes, strict=True):
                 self._publish(each, outcome)
 

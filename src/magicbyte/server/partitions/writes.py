@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.log.append.prepare import NOTHING_STORED
@@ -78,21 +78,13 @@ class _Set(Protocol):
     def partition(self) -> ServedPartition: ...
 
 
-S = TypeVar("S", bound=_Set)
-
-
 async def write_all(
-    runtime: Runtime,
-    sets: Sequence[S],
-    work_of: Callable[[S, Moment], Work | MagicbyteError],
-    *,
-    is_quick: bool = True,
+    runtime: Runtime, sets: Sequence[_Set], works: Sequence[Work | MagicbyteError], *, is_quick: bool = True
 ) -> list[WrittenSet | Exception]:
     """Do the work of sets of different partitions in one thread; return its results: a failure leaves the others alone.
 
-    The locks of the partitions are held. `work_of` is called on the loop with `logs_lock` held; it returns an error in
-    place of work that must not be done. `is_quick`: the work is usually done before the loop could switch to other
-    tasks.
+    The locks of the partitions are held, and `logs_lock` shared. An error stands for work that must not be done.
+    `is_quick`: the work is usually done before the loop could switch to other tasks.
     """
     slowest = sets[0].partition
     for each in sets:
@@ -100,16 +92,10 @@ async def write_all(
         is_quick = is_quick and partition.log.config.flush_messages == FOREVER  # otherwise a sync may be due
         if partition.is_slow:
             slowest = partition
-    await runtime.logs_lock.acquire_shared()
-    try:
-        now = Moment.of(runtime.clock)
-        works = [work_of(each, now) for each in sets]
-        work: Callable[[], list[WrittenSet | Exception]] = partial(list, map(_run, works))
-        if not is_quick:
-            return await runtime.writing.run(work)
-        written = await runtime.run_short(runtime.writing, slowest, work)
-    finally:
-        runtime.logs_lock.release_shared()
+    work: Callable[[], list[WrittenSet | Exception]] = partial(list, map(_run, works))
+    if not is_quick:
+        return await runtime.writing.run(work)
+    written = await runtime.run_short(runtime.writing, slowest, work)
     for each in sets:
         each.partition.is_slow = slowest.is_slow  # it is unknown which of them was slow
     return written
