@@ -6,6 +6,7 @@ import ast
 import functools
 import itertools
 import pkgutil
+import re
 from collections.abc import Iterator
 
 from syntax import SOURCE, parsed, sources, tree_of
@@ -234,3 +235,14 @@ def test_dotted_names_in_strings_of_tests_and_tools_exist() -> None:
         if not exists(name)
     ]
     assert missing == []
+
+
+def test_the_names_in_the_table_of_what_to_open_are_there() -> None:
+    """ARCHITECTURE.md, *To change X, open Y*: each file binds the name beside it, in a class or at its top."""
+    page = (SOURCE.parents[1] / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| .+? \| \[`.+?`\]\((src/.+?)\) \| `(\w+)` \|$", page, re.MULTILINE)
+    assert len(rows) > 15
+    for path, name in rows:
+        tree = tree_of(SOURCE.parents[1] / path)
+        inner = (each.body for each in ast.walk(tree) if isinstance(each, ast.ClassDef))
+        assert name in bound(tree.body).union(*map(bound, inner)), f"{path} has no {name}"
