@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CLICKS: Final = 3
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
