@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from magicbyte.engine.cluster.acls import (
 from magicbyte.engine.cluster.principal import ANONYMOUS
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
 from magicbyte.engine.groups.partitioning import STATE_TOPIC
-from magicbyte.engine.ports import Node, Watch
 from magicbyte.engine.protocol import APIS, Message, write_request
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages import add_partitions_to_txn as extend
@@ -76,7 +75,6 @@ from magicbyte.engine.protocol.outcomes import codes_of
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.settings.offer import OWN
 from magicbyte.server.settings.served import SERVED
@@ -620,30 +618,32 @@ def test_an_authorizer_of_another_name_is_refused_and_so_are_super_users_that_ar
         BrokerConfig({"super.users": "alice"})
 
 
-def test_a_right_that_is_given_while_all_are_read_again_counts_from_its_answer_on(tmp_path: Path) -> None:
+def test_a_right_that_is_given_while_all_are_read_again_counts_from_its_answer_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The names of resources are read before the right is stored, what is said of them afterwards."""
 
-    class Paused(LoopStore):
-        is_paused = True
-
-        async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[Node | None]:
-            if self.is_paused:
-                self.is_paused = False
-                reading.set()
-                await go_on.wait()
-            return await super().get_many(paths, watch)
-
-    reading, go_on = asyncio.Event(), asyncio.Event()
-
     async def work(broker: Broker, peer: Peer) -> None:
-        authorizer = broker.authorizer
+        authorizer, threads = broker.authorizer, broker.reading
         assert authorizer is not None
-        authorizer._alone = Paused(broker.metadata, broker.writing.run)
-        authorizer.look_again()
+        reading, go_on = asyncio.Event(), asyncio.Event()
+
+        async def paused(look: Callable[..., Any], *given: Any) -> Any:
+            found = look(*given)
+            monkeypatch.undo()
+            reading.set()
+            await go_on.wait()
+            return found
+
+        monkeypatch.setattr(threads, "run", paused)
+        broker.cluster_store.acls_changed()
         await asyncio.wait_for(reading.wait(), 60)
-        await give(broker, AclOperation.READ)
+        right = asyncio.ensure_future(give(broker, AclOperation.READ))
+        await asyncio.wait([right], timeout=0.1)  # where it does not wait for the other, that is enough
         go_on.set()
-        while authorizer._is_reading:
+        await right
+        broker.cluster_store.acls_changed()
+        for _ in range(100):
             assert ResourcePattern(ResourceType.TOPIC, "t") in authorizer.acls.of
             await asyncio.sleep(0)
 

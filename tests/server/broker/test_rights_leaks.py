@@ -87,10 +87,10 @@ async def with_a_group(broker: Broker, peer: Peer) -> None:
         await asyncio.sleep(0.01)
     for each in resources:
         await broker.authorizer.change(each, remove=entries)
-    # The authorizer reads its own changes again, which is work of no request. It is told of them before a later answer.
-    await broker.authorizer._store.exists(LITERAL_CHANGES)
+    # The store reads the broker's own changes again, which is work of no request. It is notified before a later answer.
+    await broker.cluster_store._watching().exists(LITERAL_CHANGES)
     async with asyncio.timeout(30):
-        while broker.authorizer._is_reading:
+        while broker.cluster_store._is_reading_acls:
             await asyncio.sleep(0.01)
 
 

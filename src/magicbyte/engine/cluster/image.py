@@ -64,7 +64,7 @@ class DamagedSection(enum.Enum):
     BROKER_SETTINGS = "the settings of a broker"
     CLIENT = "quotas and credentials of a user, client or address"
     CREDENTIAL = "the credential of a user for a mechanism, as MECHANISM USER"
-    ACLS = "the ACLs of a resource"
+    ACLS = "the ACLs of a resource, by the path of its node"
     REQUESTS = "requested reassignments or preferred elections"
 
 

@@ -170,8 +170,11 @@ class Broker:
             if self.config.authorizer_class_name:
                 from magicbyte.server.stores.authorizer import Authorizer
 
-                self.authorizer = Authorizer(self.runtime, self.metadata, self.membership)
-                await self.authorizer.start()
+                alone, membership = LoopStore(self.metadata, self.writing.run), self.membership
+                await self.cluster_store.follow_acls(
+                    lambda: alone if membership is None else membership.store, self.runtime.spawn
+                )
+                self.authorizer = Authorizer(self.config, self.cluster_store)
             self.parts = self._all_parts(background)
             await self._listen()
             await loading
@@ -205,7 +208,7 @@ class Broker:
 
     def _session_renewed(self) -> None:
         if self.authorizer is not None:
-            self.authorizer.look_again()
+            self.cluster_store.acls_changed()
 
     def _open(self) -> None:
         path = str(Path(self.config.log_directory).absolute())

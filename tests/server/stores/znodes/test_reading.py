@@ -127,7 +127,7 @@ DAMAGE: list[tuple[str, bytes, DamagedPart, str]] = [
         credential_part("a b", "SCRAM-SHA-256"),
         "expected salt, stored_key, server_key and iterations",
     ),
-    ("/kafka-acl/Topic/t", b"{}", DamagedPart(DamagedSection.ACLS, "LITERAL TOPIC t"), "expected ACLs of version 1"),
+    ("/kafka-acl/Topic/t", b"{}", DamagedPart(DamagedSection.ACLS, "/kafka-acl/Topic/t"), "expected ACLs of version 1"),
     ("/admin/reassign_partitions", b"{}", DamagedPart(DamagedSection.REQUESTS, "reassignments"), "expected partitions"),
     (
         "/admin/preferred_replica_election",

@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from engine.cluster.builders import CREDENTIAL
+from magicbyte.engine.cluster.acls import (
+    DENY_ALL,
+    AccessControlEntry,
+    AclOperation,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 from magicbyte.engine.cluster.changes import (
+    AclsChanged,
     ClusterChange,
     ConnectionRateChanged,
     ProposedChange,
@@ -16,13 +25,21 @@ from magicbyte.engine.cluster.changes import (
     apply_all,
 )
 from magicbyte.engine.cluster.image import ClusterImage, Limits
+from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.cluster.quotas import QuotaEntity
 from magicbyte.engine.cluster.store import change
-from magicbyte.engine.errors import NetworkError, SessionExpiredError, StaleProposalError, UnknownOutcomeError
+from magicbyte.engine.errors import (
+    MetadataError,
+    NetworkError,
+    SessionExpiredError,
+    StaleProposalError,
+    UnknownOutcomeError,
+)
 from magicbyte.engine.ports import NodeChange
-from magicbyte.server.metadata import layout
+from magicbyte.server.metadata import acl_nodes, layout
 from magicbyte.server.metadata.current import CurrentStore
 from magicbyte.server.metadata.memory import MemoryTree
+from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.tree import Session
 from magicbyte.server.serving.threads import SystemThreads
 from magicbyte.server.stores.znodes.store import TreeStore
@@ -62,11 +79,18 @@ class Cluster:
             self.other.create(path, parents=True)
         self.metadata = CurrentStore()
         self.session: Broken
+        self.loop_store: LoopStore
+        self.protocol: tuple[int, ...] | None = None
         self.renew()
         self.threads = SystemThreads("test", 1)
         self.store = TreeStore(
-            self.metadata, self.threads, self.threads, asyncio.Lock(), lambda: WritingTerms(1_700_000_000_000, None)
+            self.metadata,
+            self.threads,
+            self.threads,
+            asyncio.Lock(),
+            lambda: WritingTerms(1_700_000_000_000, self.protocol),
         )
+        self.tasks = set[asyncio.Task[None]]()
         self.published: list[Sequence[ClusterChange]] = []
         self.folded = ClusterImage()
 
@@ -103,6 +127,9 @@ def run(work: Callable[[Cluster], Awaitable[None]]) -> None:
             await work(cluster)
             assert replace(cluster.folded, position=cluster.store.image.position) == cluster.store.image
         finally:
+            for task in cluster.tasks:
+                task.cancel()
+            await asyncio.gather(*cluster.tasks, return_exceptions=True)
             cluster.threads.close()
 
     asyncio.run(started())
@@ -285,3 +312,122 @@ def test_damage_is_logged_once_and_the_other_quotas_apply(caplog: pytest.LogCapt
         "the metadata has a damaged part, which is ignored: users/alice: producer_byte_rate is ignored: "
         "expected a number, found 'many'"
     ]
+
+
+# ---- ACLs
+
+ORDERS = ResourcePattern(ResourceType.TOPIC, "orders")
+READ, WRITE = (
+    AccessControlEntry(Principal("User", "alice"), Permission.ALLOW, each)
+    for each in (AclOperation.READ, AclOperation.WRITE)
+)
+
+
+async def follow_acls(cluster: Cluster) -> None:
+    cluster.loop_store = LoopStore(cluster.session)
+    await cluster.store.follow_acls(
+        lambda: cluster.loop_store, lambda work: cluster.tasks.add(asyncio.create_task(work))
+    )
+
+
+def allow(cluster: Cluster, *entries: AccessControlEntry) -> None:
+    """Change ACLs as another broker does, and notify all brokers."""
+    path, data = acl_nodes.acls_path(ORDERS), acl_nodes.dump_entries(frozenset(entries))
+    if cluster.other.exists(path) is None:
+        cluster.other.create(path, data)
+    else:
+        cluster.other.set(path, data)
+    note, said = acl_nodes.acl_change(ORDERS)
+    cluster.other.create(note, said, sequence=True)
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_true():
+            await asyncio.sleep(0.001)
+
+
+def test_acls_of_other_brokers_are_followed_also_after_a_lost_watch() -> None:
+    async def work(cluster: Cluster) -> None:
+        await follow_acls(cluster)
+        for entries in ({READ}, {READ, WRITE}, {WRITE}):
+            allow(cluster, *entries)
+            await until(lambda entries=entries: cluster.store.image.acls == {ORDERS: entries})
+        cluster.tree.drop_watches(cluster.session.session_id)  # as a session that expires
+        allow(cluster, READ)
+        await cluster.store.reread("users", "alice")
+        assert cluster.store.image.acls == {ORDERS: {WRITE}}
+        cluster.renew()
+        cluster.loop_store = LoopStore(cluster.session)
+        cluster.store.acls_changed()  # as each new session does
+        await until(lambda: cluster.store.image.acls == {ORDERS: {READ}})
+        allow(cluster, READ, WRITE)
+        await until(lambda: cluster.store.image.acls == {ORDERS: {READ, WRITE}})
+
+    run(work)
+
+
+def test_acls_that_cannot_be_read_stay_as_they_were_until_they_can(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(cluster: Cluster) -> None:
+        await follow_acls(cluster)
+        cluster.session.is_away = True
+        allow(cluster, READ)
+        await until(lambda: bool(caplog.records))
+        assert cluster.store.image.acls == {}
+        cluster.session.is_away = False
+        await until(lambda: cluster.store.image.acls == {ORDERS: {READ}})
+
+    run(work)
+    assert "changed ACLs cannot be read yet, the former ones apply" in caplog.records[0].getMessage()
+
+
+def test_acls_that_two_brokers_add_to_a_resource_are_both_stored() -> None:
+    async def work(cluster: Cluster) -> None:
+        await follow_acls(cluster)
+        allow(cluster, READ)
+        image = await change(
+            cluster.store, lambda seen: [AclsChanged(ORDERS, seen.acls.get(ORDERS, frozenset()) | {WRITE})]
+        )
+        assert image.acls == {ORDERS: {READ, WRITE}}
+        assert acl_nodes.load_entries("", cluster.other.get(acl_nodes.acls_path(ORDERS)).data) == {READ, WRITE}
+
+    run(work)
+
+
+def test_a_damaged_resource_denies_everything_until_it_is_repaired(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(cluster: Cluster) -> None:
+        await follow_acls(cluster)
+        allow(cluster, READ)
+        await until(lambda: bool(cluster.store.image.acls))
+        cluster.other.set(acl_nodes.acls_path(ORDERS), b"{}")
+        with pytest.raises(StaleProposalError):
+            await cluster.store.propose([AclsChanged(ORDERS, frozenset({READ, WRITE}))], cluster.store.image)
+        assert cluster.store.image.acls == {ORDERS: {DENY_ALL}}
+        with pytest.raises(MetadataError, match="expected ACLs of version 1"):
+            await cluster.store.propose([AclsChanged(ORDERS, frozenset({READ}))], cluster.store.image)
+        allow(cluster, READ)
+        await until(lambda: cluster.store.image.acls == {ORDERS: {READ}})
+
+    run(work)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert "only super users have access to the resource of this node until it is repaired: /kafka-acl/Topic/o" in line
+
+
+@pytest.mark.parametrize(
+    ("protocol", "roots"),
+    [
+        ((0, 10, 2), ["Cluster", "Group", "Topic"]),
+        ((1, 1), ["Cluster", "DelegationToken", "Group", "Topic", "TransactionalId"]),
+        (None, ["Cluster", "DelegationToken", "Group", "Topic", "TransactionalId", "User"]),
+    ],
+)
+def test_only_those_nodes_are_created_above_acls_that_all_brokers_know(
+    protocol: tuple[int, ...] | None, roots: list[str]
+) -> None:
+    async def work(cluster: Cluster) -> None:
+        cluster.protocol = protocol
+        await follow_acls(cluster)
+        assert cluster.other.children(acl_nodes.LITERAL_ROOT) == roots
+        assert (cluster.other.exists(acl_nodes.PREFIXED_ROOT) is None) == (protocol is not None)
+
+    run(work)

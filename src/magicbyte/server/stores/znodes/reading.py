@@ -110,6 +110,24 @@ def reread_clients(store: MetadataStore, image: ClusterImage, places: Sequence[t
     )
 
 
+def read_acls(store: MetadataStore, image: ClusterImage) -> ClusterImage:
+    """Return `image` with all ACLs of a tree. Blocks. Raises NetworkError, MetadataError."""
+    nodes = _Nodes(store)
+    acls = _acls(nodes)
+    damage = {part: why for part, why in image.damage.items() if part.section is not DamagedSection.ACLS}
+    return replace(image, acls=acls, damage=damage | nodes.damage, position=max(image.position, nodes.position))
+
+
+def reread_acls(store: MetadataStore, image: ClusterImage, resources: Sequence[ResourcePattern]) -> ClusterImage:
+    """Return `image` with the current ACLs of some resources. Blocks. Raises NetworkError, MetadataError."""
+    nodes = _Nodes(store)
+    found = _acls_of(nodes, resources)
+    acls = {resource: entries for resource, entries in image.acls.items() if resource not in resources} | found
+    parts = {_acls_part(each) for each in resources}
+    damage = {part: why for part, why in image.damage.items() if part not in parts}
+    return replace(image, acls=acls, damage=damage | nodes.damage, position=max(image.position, nodes.position))
+
+
 def image_of(store: MetadataStore) -> ClusterImage:
     """Return the cluster in a tree. Blocks.
 
@@ -337,23 +355,27 @@ def _credentials(nodes: _Nodes, user: str, texts: Mapping[str, str]) -> dict[str
 
 def _acls(nodes: _Nodes) -> dict[ResourcePattern, Entries]:
     roots = [acl_nodes.type_path(kind, pattern) for kind, pattern in _RESOURCES]
-    resources = [
-        ResourcePattern(kind, name, pattern)
-        for (kind, pattern), names in zip(_RESOURCES, nodes.names_below(roots), strict=True)
-        for name in names
-    ]
+    names_of = zip(_RESOURCES, nodes.names_below(roots), strict=True)
+    return _acls_of(
+        nodes, [ResourcePattern(kind, name, pattern) for (kind, pattern), names in names_of for name in names]
+    )
+
+
+def _acls_of(nodes: _Nodes, resources: Sequence[ResourcePattern]) -> dict[ResourcePattern, Entries]:
     acls = dict[ResourcePattern, Entries]()
     paths = [acl_nodes.acls_path(each) for each in resources]
     for resource, path, node in zip(resources, paths, nodes.many(paths), strict=True):
         if node is not None:
-            part = DamagedPart(DamagedSection.ACLS, f"{resource.pattern.name} {resource.type.name} {resource.name}")
-            data = node.data
-            entries = nodes.parsed(part, acl_nodes.load_entries, path, data)
+            entries = nodes.parsed(_acls_part(resource), acl_nodes.load_entries, path, node.data)
             if entries is None:
                 entries = frozenset({DENY_ALL})
             if entries:
                 acls[resource] = entries
     return acls
+
+
+def _acls_part(resource: ResourcePattern) -> DamagedPart:
+    return DamagedPart(DamagedSection.ACLS, acl_nodes.acls_path(resource))
 
 
 def _deletions(nodes: _Nodes) -> frozenset[str]:
