@@ -1,4 +1,4 @@
-"""What every test run shares: Hypothesis' settings, and who may be skipped for want of Java."""
+"""What every test run shares: Hypothesis' settings, and which tests are skipped without Java."""
 
 import functools
 import os

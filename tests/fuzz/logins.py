@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from magicbyte.access.net.server import Entered, Entrance
+from magicbyte.access.net.server import AdmittedConnection, Entrance
 from magicbyte.access.net.stream import Buffer
 from magicbyte.access.security.server import credential_of_password
 from magicbyte.engine.errors import MagicbyteError
@@ -149,11 +149,11 @@ class _Place:
         )
         self.entrance: Entrance = entrances(services)[LISTENER]
 
-    def enter(self, before: bytes, data: bytes, piece: int) -> tuple[Entered | None, int]:
+    def enter(self, before: bytes, data: bytes, piece: int) -> tuple[AdmittedConnection | None, int]:
         """Return who came in, if anybody did, and how many bytes he was told."""
         script = _Script(before, data, piece)
 
-        async def work() -> Entered | None:
+        async def work() -> AdmittedConnection | None:
             try:
                 return await self.entrance(script, "127.0.0.1")  # type: ignore[arg-type]
             except MagicbyteError:

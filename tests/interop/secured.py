@@ -20,7 +20,7 @@ from magicbyte.access.security.scram import HASHES
 from magicbyte.access.security.server import credential_of_password
 from magicbyte.engine.ports import CreateNode, MetadataStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
-from magicbyte.server.stores.cluster import tell_of_config_change
+from magicbyte.server.stores.cluster import config_change_notification
 from magicbyte.server.stores.scram_users import change_of
 from magicbyte.server.stores.znodes.clients import USERS, sanitised
 from magicbyte.testing.certificates import HOSTS, Authority
@@ -180,7 +180,7 @@ def _add_user(state: jvm.Json) -> None:
             kept = {each: credential_of_password(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
             if store.exists(USER_NODES) is None:  # 0.10 has it when it needs it
                 store.transaction([CreateNode(USER_NODES, b"")])
-            told = tell_of_config_change(store, USERS, sanitised(USER), SystemClock().now_ms(), None)
+            told = config_change_notification(store, USERS, sanitised(USER), SystemClock().now_ms(), None)
             store.transaction([change_of(store, USER, kept), *told])
         return
     admin = AdminClient({"bootstrap.servers": state["bootstrap"]})

@@ -134,7 +134,7 @@ CHECKED = (
     "indexes.TransactionIndex.parse",
     "indexes.TransactionIndex._verify",
     "loading.load",
-    "loading._set_aside_what_is_no_file",
+    "loading._quarantine_non_files",
     "loading._check_end",
     "loading._Opening._opened",
     "loading._Opening._cut",

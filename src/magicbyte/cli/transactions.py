@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-EARLIEST: Final = "brokers from 3.0 on can do it; dump and verify tell of transactions in the logs of older ones"
+EARLIEST: Final = "brokers from 3.0 on can do it; dump and verify show transactions in the logs of older ones"
 _FOUND: Final = 1  # exit status
 _DEFAULT_MINUTES: Final = 15  # as kafka-transactions.sh
 

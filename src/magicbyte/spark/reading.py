@@ -26,7 +26,7 @@ from magicbyte.engine.records.transactions import CommittedFilter, table_facts
 from magicbyte.spark.options import SourceOptions
 from magicbyte.spark.plan import SegmentSlice, SparkTask, TopicSlice
 from magicbyte.spark.shallow import MAX_MILLIS_COLUMN, rows_within, shallow_batch
-from magicbyte.spark.workers import expect_bytes, settle, so_far
+from magicbyte.spark.workers import announced_bytes, expect_bytes, settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,7 +155,7 @@ class _TaskReader:
                 dialect=piece.dialect,
                 limit=self.options.max_batch_bytes,
                 on_damage=self._on_damage,
-                expected_bytes=max(piece.size, so_far()),
+                expected_bytes=max(piece.size, announced_bytes()),
                 whole=not reads_headers_only(self.options, self.columns),
             )
 

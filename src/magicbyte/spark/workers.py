@@ -10,7 +10,7 @@ from magicbyte.engine.compiled import kernel
 _so_far = 0
 
 
-def so_far() -> int:
+def announced_bytes() -> int:
     """Return the bytes of records announced in this worker process so far, over all its tasks."""
     return _so_far
 

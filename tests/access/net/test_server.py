@@ -14,7 +14,7 @@ from magicbyte.access.net import server as module
 from magicbyte.access.net.complaints import BURST
 from magicbyte.access.net.descriptors import lowest_free
 from magicbyte.access.net.memory import Budget
-from magicbyte.access.net.server import Answer, Hold, PeerLimits, Server, Terms
+from magicbyte.access.net.server import Answer, DelayResponse, FrameLimit, PeerLimits, Server
 from magicbyte.access.net.stream import SocketStream, Stream
 from magicbyte.access.security.quotas import ConnectionArrival
 from magicbyte.engine.errors import ProtocolError
@@ -260,7 +260,7 @@ def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
 
 def test_a_peer_that_does_not_read_an_answer_that_was_held_is_closed() -> None:
     async def held(_frame: memoryview) -> Answer:
-        return [Hold(150), bytes(64 << 20)]
+        return [DelayResponse(150), bytes(64 << 20)]
 
     async def work() -> None:
         async with serving(held, PeerLimits(idle_ms=100)) as (server, port):
@@ -412,14 +412,14 @@ def test_a_frame_may_be_as_large_as_its_head_allows_and_is_let_go_when_it_was_re
     async def work() -> None:
         used: list[int] = []
 
-        def terms(head: memoryview) -> Terms:
-            return Terms(200_000 if head == b"some" else 100_000, is_kept=head != b"some")
+        def terms(head: memoryview) -> FrameLimit:
+            return FrameLimit(200_000 if head == b"some" else 100_000, is_kept=head != b"some")
 
         async def handler(frame: memoryview) -> Answer:
             used.append(server.budget.used)
             return [framed(bytes(frame[:4]))]
 
-        async with serving(handler, PeerLimits(terms_of=terms)) as (server, port):
+        async with serving(handler, PeerLimits(frame_limit_of=terms)) as (server, port):
             stream = await SocketStream.connect("127.0.0.1", port)
             for head, size in ((b"some", 200_000), (b"kept", 100_000), (b"tiny", 10)):
                 await stream.write([framed(head + bytes(size - 4))])

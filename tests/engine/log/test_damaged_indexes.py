@@ -20,7 +20,7 @@ from magicbyte.engine.log.append.record_set import record_set
 from magicbyte.engine.log.files.filesystem import LocalFiles
 from magicbyte.engine.log.files.index_writer import IndexRules
 from magicbyte.engine.log.live.config import LogConfig
-from magicbyte.engine.log.live.loading import Mends
+from magicbyte.engine.log.live.loading import RepairScope
 from magicbyte.engine.log.live.lookups import aborted_transactions, offset_for_timestamp
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import Moment
@@ -82,7 +82,7 @@ def config_of(kind: Kind) -> LogConfig:
     return log_config(SETTINGS, IndexRules.of(kind.version))
 
 
-def opened(path: Path, config: LogConfig, end: int, mends: Mends = Mends.TORN_END) -> PartitionLog:
+def opened(path: Path, config: LogConfig, end: int, mends: RepairScope = RepairScope.TORN_END) -> PartitionLog:
     return PartitionLog.open(
         LocalFiles(), str(path), config, monotonic_ms=NOW, clean=True, recovery_point=end, mends=mends,
         quarantine=f"{path.parent}/quarantine",
@@ -139,13 +139,13 @@ def memory() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("mends", [Mends.TORN_END, Mends.DAMAGE], ids=["served", "repaired"])
+@pytest.mark.parametrize("mends", [RepairScope.TORN_END, RepairScope.DAMAGE], ids=["served", "repaired"])
 @pytest.mark.parametrize(
     "step", [37, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.campaign])], ids=["sample", "all"]
 )
 @pytest.mark.parametrize("name", KINDS)
 def test_a_changed_bit_of_an_index_hides_no_record_and_no_loss_is_claimed(
-    logs: dict[str, Made], memory: Path, name: str, step: int, mends: Mends
+    logs: dict[str, Made], memory: Path, name: str, step: int, mends: RepairScope
 ) -> None:
     made = logs[name]
     bits = [(path.name, bit) for path in indexes(made.folder) for bit in range(8 * path.stat().st_size)]
@@ -176,7 +176,7 @@ def test_an_index_that_names_what_its_log_lost_is_still_evidence(
     first.write_bytes(data[: int(table.position[1])])  # between two entries: the log alone shows nothing
     with pytest.raises(CorruptRecordError, match="what its index names"):
         opened(path, made.config, made.end)
-    log = opened(path, made.config, made.end, Mends.DAMAGE)
+    log = opened(path, made.config, made.end, RepairScope.DAMAGE)
     assert [line for line in log.loaded.notes if "lost" in line]
     log.close()
 

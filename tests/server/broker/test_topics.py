@@ -25,7 +25,7 @@ from magicbyte.engine.records.encode import Format
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.settings.config import BrokerConfig
-from magicbyte.server.stores.cluster import ProducerIds, found_cluster, tell_of_config_change
+from magicbyte.server.stores.cluster import ProducerIds, config_change_notification, found_cluster
 from magicbyte.server.stores.topic_nodes import log_config_of
 from magicbyte.server.stores.topics import Topics
 from server.broker.serving import Clock
@@ -386,7 +386,7 @@ def test_what_told_of_a_change_of_settings_is_taken_away_after_a_quarter_of_an_h
     found_cluster(world.metadata, None, ids())
     for minutes in (0, 10, 20, 40):
         clock.ms = NOW + minutes * 60_000
-        changes = tell_of_config_change(world.metadata, "topics", f"t{minutes}", clock.ms, None)
+        changes = config_change_notification(world.metadata, "topics", f"t{minutes}", clock.ms, None)
         world.metadata.transaction(changes)
         left = world.metadata.children("/config/changes")
         assert (

@@ -69,7 +69,9 @@ def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...]]:
     directories = entry.get("log_dirs", [])
     if not isinstance(directories, list) or any(each != _ANY_DIRECTORY for each in directories):
         what = "moves between log directories are for Kafka's own tool; leave log_dirs out"
-        raise InvalidReplicaAssignmentError(f"the plan: log_dirs of {partition}: expected any, found others: {what}")
+        raise InvalidReplicaAssignmentError(
+            f"the plan: log_dirs of {partition}: this broker has one directory; expected any, found {what}"
+        )
     return partition, tuple(replicas)
 
 

@@ -70,7 +70,7 @@ Answer: TypeAlias = Sequence[Buffer | AnswerPart]
 
 
 @dataclass(frozen=True, slots=True)
-class Mute:
+class MuteConnection:
     """The last part of a response, without bytes: after it the connection is muted, which means not read, for a
     while.
     """
@@ -89,7 +89,7 @@ class Mute:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class DelayResponse:
     """The first part of an answer, of no bytes: the others are sent after a time, without the request's memory."""
 
     ms: int
@@ -110,7 +110,7 @@ Handler: TypeAlias = Callable[[memoryview], Awaitable[Answer | None]]
 """Handle a frame, given without its size; return the whole response, or None. The handler owns the frame."""
 
 
-class Entered(NamedTuple):
+class AdmittedConnection(NamedTuple):
     """An admitted connection: its stream, its frames, and its handler."""
 
     stream: Stream
@@ -118,11 +118,11 @@ class Entered(NamedTuple):
     handler: Handler
 
 
-Entrance: TypeAlias = Callable[[Stream, str], Awaitable[Entered]]
+Entrance: TypeAlias = Callable[[Stream, str], Awaitable[AdmittedConnection]]
 """Authenticate a peer, given its stream and its host, before its requests are served. Raises MagicbyteError."""
 
 
-class Terms(NamedTuple):
+class FrameLimit(NamedTuple):
     """The treatment of a large frame. `is_kept`: its handler needs its bytes to the end, not only for parsing."""
 
     largest: int
@@ -133,12 +133,12 @@ class Terms(NamedTuple):
 class PeerLimits:
     """The limits of peers: sizes in bytes, times in ms. `entrance_ms`: until a peer is authenticated.
 
-    `terms_of` is called with the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes. `descriptors`: the
-    bound on descriptor numbers of connections; the others are for files.
+    `frame_limit_of` is called with the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes. `descriptors`:
+    the bound on descriptor numbers of connections; the others are for files.
     """
 
     largest_frame: int = 100 << 20
-    terms_of: Callable[[memoryview], Terms] | None = None
+    frame_limit_of: Callable[[memoryview], FrameLimit] | None = None
     connections: int = (1 << 31) - 1
     connections_per_host: int = (1 << 31) - 1
     idle_ms: int = 600_000
@@ -169,9 +169,9 @@ class Incoming:
         size = frame_size(rest, self.limits.largest_frame)
         self.begun = True
         if size > SMALL_FRAME:
-            if self.limits.terms_of is not None:
+            if self.limits.frame_limit_of is not None:
                 rest = await self._at_least(rest, SIZE_BYTES + HEAD)
-                largest, self.is_kept = self.limits.terms_of(rest[SIZE_BYTES : SIZE_BYTES + HEAD])
+                largest, self.is_kept = self.limits.frame_limit_of(rest[SIZE_BYTES : SIZE_BYTES + HEAD])
                 frame_size(rest, min(largest, self.limits.largest_frame))
             self.begun = False  # the pause is not the peer's
             await self._budget.take(size)
@@ -399,7 +399,7 @@ class Server(Generic[T]):
                     incoming.release()
                 answer = await answering
                 del answering
-                if answer and isinstance(hold := answer[0], Hold):
+                if answer and isinstance(hold := answer[0], DelayResponse):
                     incoming.release()
                     try:
                         await hold.send(stream)
@@ -410,7 +410,7 @@ class Server(Generic[T]):
                 connection.busy = False
                 muted_ms = 0
                 if answer is not None:
-                    if answer and isinstance(answer[-1], Mute):
+                    if answer and isinstance(answer[-1], MuteConnection):
                         muted_ms, answer = answer[-1].ms, answer[:-1]
                     await _send(stream, answer)
                     del answer

@@ -92,7 +92,7 @@ class Login:
 
 
 def token_in(path: str) -> str:
-    """Return the bearer token in a file. Raises InvalidConfigError, whose message shows nothing of it."""
+    """Return the bearer token in a file. Raises InvalidConfigError, whose message never contains it."""
     try:
         with open_regular(Path(path)) as file:
             token = file.read(_MOST_TOKEN_BYTES).decode("ascii", "replace").strip()
@@ -104,7 +104,7 @@ def token_in(path: str) -> str:
 
 
 def checked_token(place: str, token: str) -> str:
-    """Return a valid bearer token. Raises InvalidConfigError, whose message shows nothing of it."""
+    """Return a valid bearer token. Raises InvalidConfigError, whose message never contains it."""
     if not re.fullmatch(r"[-A-Za-z0-9._~+/]+=*", token):
         raise InvalidConfigError(f"{place}: expected a bearer token, found something else")
     return token

@@ -25,7 +25,7 @@ class Credential:
 
     @classmethod
     def load(cls, text: str) -> Credential:
-        """Parse the text of a znode. Raises SecurityError, whose message shows nothing of it."""
+        """Parse the text of a znode. Raises SecurityError, whose message never contains it."""
         fields = dict(part.partition("=")[::2] for part in text.split(","))
         try:
             if set(fields) != {"salt", "stored_key", "server_key", "iterations"} or text.count(",") != 3:

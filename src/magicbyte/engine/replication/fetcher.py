@@ -37,7 +37,7 @@ from magicbyte.engine.replication.truncation import (
 NO_EPOCH: Final = -1
 _FIRST_BACKOFF_MS: Final = 20
 _MOST_DOUBLINGS: Final = 10
-_UNPLACED: Final = 2
+_REFUSALS_BEFORE_EPOCH_IS_DROPPED: Final = 2
 """Refusals of an offset that the leader has, before its epoch is taken for the reason: one can be a race."""
 
 
@@ -167,9 +167,10 @@ class _Followed:
 
     `is_out_of_range`: it must first be asked for its offsets. `not_before_ms`: after an error. `refusals`: consecutive
     errors. `committed`: the leader's high watermark in its last response, None before that. `is_to_be_cut`: nothing is
-    sent until its log has been truncated. `doubted`: the leader's answer about the latest epoch if it may not have that
-    epoch: the previous one is asked about next. `known_epoch`: an epoch to ask about first, or NO_EPOCH: the log has
-    records of later epochs, which were fetched before this broker knew of them. They are asked about one by one.
+    sent until its log has been truncated. `disputed_epoch_end`: the leader's answer about the latest epoch if it may
+    not have that epoch: the previous one is asked about next. `known_epoch`: an epoch to ask about first, or NO_EPOCH:
+    the log has records of later epochs, which were fetched before this broker knew of them. They are asked about one
+    by one.
     """
 
     log: FollowerLog
@@ -180,21 +181,21 @@ class _Followed:
     refusals: int = 0
     committed: int | None = None
     is_to_be_cut: bool = False
-    doubted: EpochEnd | None = None
+    disputed_epoch_end: EpochEnd | None = None
     unplaced: int = 0
     known_epoch: int = NO_EPOCH
 
     @property
     def fetched_epoch(self) -> int:
         """The epoch that a fetch names: none to a leader that keeps no epochs of this log."""
-        return NO_EPOCH if self.unplaced >= _UNPLACED else self.log.latest_epoch
+        return NO_EPOCH if self.unplaced >= _REFUSALS_BEFORE_EPOCH_IS_DROPPED else self.log.latest_epoch
 
     @property
     def asked_epoch(self) -> int:
         """The epoch to ask the leader about next."""
         if self.known_epoch != NO_EPOCH:
             return self.log.end_of_epoch(self.known_epoch).epoch
-        return self.log.latest_epoch if self.doubted is None else self.log.latest_epoch - 1
+        return self.log.latest_epoch if self.disputed_epoch_end is None else self.log.latest_epoch - 1
 
     @property
     def start_of_latest(self) -> int:
@@ -344,8 +345,8 @@ class Fetcher:
             if followed.known_epoch != NO_EPOCH:
                 truncations += self._compare_known(key, followed, end)
                 continue
-            if followed.doubted is None and followed.doubts(end):
-                followed.doubted, followed.not_before_ms = end, None
+            if followed.disputed_epoch_end is None and followed.doubts(end):
+                followed.disputed_epoch_end, followed.not_before_ms = end, None
                 continue
             # Also if nothing is truncated: otherwise a log that this replica led without writing would keep that epoch.
             ends = followed.log.log_end_offset
@@ -410,7 +411,7 @@ class Fetcher:
             # Also if nothing is truncated: this replica led in an epoch and wrote nothing, which its log must forget.
             return next(iter(self._cut_by_epoch(key, followed, answer.diverging)), Truncate(key, asked.offset))
         followed.not_before_ms, followed.refusals = None, 0
-        if followed.unplaced < _UNPLACED:
+        if followed.unplaced < _REFUSALS_BEFORE_EPOCH_IS_DROPPED:
             followed.unplaced = 0
         followed.committed = answer.high_watermark
         return Append(key, answer.high_watermark, answer.log_start_offset)
@@ -424,11 +425,11 @@ class Fetcher:
         return followed if followed is not None and followed.leader_epoch == leader_epoch else None
 
     def _cut_by_epoch(self, key: TopicPartition, followed: _Followed, end: EpochEnd) -> list[Truncate]:
-        log, doubted = followed.log, followed.doubted
-        followed.doubted = None
+        log, disputed_epoch_end = followed.log, followed.disputed_epoch_end
+        followed.disputed_epoch_end = None
         before = log.end_of_epoch(log.latest_epoch - 1)
-        if doubted is not None:
-            truncation = after_doubt(doubted, end, before, followed.start_of_latest, log.high_watermark)
+        if disputed_epoch_end is not None:
+            truncation = after_doubt(disputed_epoch_end, end, before, followed.start_of_latest, log.high_watermark)
         elif (
             end.epoch == UNDEFINED
             and before.end_offset != UNDEFINED

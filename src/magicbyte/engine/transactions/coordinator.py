@@ -95,7 +95,7 @@ class Coordinator:
         self._epochs[partition] = leader_epoch
         return self.terms.begin(partition)
 
-    def go_on(self, partition: int, leader_epoch: int) -> None:
+    def continue_term(self, partition: int, leader_epoch: int) -> None:
         """Record that a partition is led in a later epoch, without another leader in between."""
         self._epochs[partition] = leader_epoch
 

@@ -51,7 +51,7 @@ from magicbyte.server.serving.authorization import (
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 from magicbyte.server.stores import configs
-from magicbyte.server.stores.cluster import tell_of_config_change
+from magicbyte.server.stores.cluster import config_change_notification
 from magicbyte.server.stores.configs import ConfigChange, ConfigSource, Described, Synonym
 
 if TYPE_CHECKING:
@@ -238,7 +238,9 @@ async def _alter_broker(broker: BrokerParts, name: str, rewrite: Rewrite, *, val
 
     def change() -> None:
         node = SetNode(path, data) if metadata.exists(path) is not None else CreateNode(path, data)
-        metadata.transaction([node, *tell_of_config_change(metadata, "brokers", entity, now_ms, config.tree_protocol)])
+        metadata.transaction(
+            [node, *config_change_notification(metadata, "brokers", entity, now_ms, config.tree_protocol)]
+        )
 
     await broker.runtime.writing.run(change)
     config.change(of_all, of_this)

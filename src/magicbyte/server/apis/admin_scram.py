@@ -35,7 +35,7 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import MANY, MIB, Route
-from magicbyte.server.stores.cluster import tell_of_config_change
+from magicbyte.server.stores.cluster import config_change_notification
 from magicbyte.server.stores.scram_users import change_of
 from magicbyte.server.stores.topic_nodes import children, settings_of
 from magicbyte.server.stores.znodes.clients import USERS, sanitised
@@ -144,7 +144,7 @@ async def _change(broker: BrokerParts, name: str, changes: Mapping[str, str | No
     now_ms = runtime.clock.now_ms()
 
     def change() -> None:
-        told = tell_of_config_change(store, USERS, sanitised(name), now_ms, runtime.config.tree_protocol)
+        told = config_change_notification(store, USERS, sanitised(name), now_ms, runtime.config.tree_protocol)
         store.transaction([change_of(store, name, changes), *told])
 
     async with runtime.directory:  # quotas are in the same node, so their changes hold the same lock

@@ -283,7 +283,7 @@ async def delete_topics(broker: BrokerParts, request: Request[DeleteTopicsReques
     for name in names:
         if broker.cache is not None and broker.topics.get(name) is not None:
             deleted[name].error_code = ErrorCode.REQUEST_TIMED_OUT
-            deleted[name].error_message = f"topic {name} is marked for deletion, which is not over yet"
+            deleted[name].error_message = f"topic {name} is still being deleted"
     return DeleteTopicsResponse(responses=results)
 
 

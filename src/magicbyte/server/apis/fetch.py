@@ -78,7 +78,7 @@ class _PartitionResult:
 
     Records that are sent as they are stored are in `data`. Those to be converted, of `partition`, are in `stored`: they
     are converted when the response is final, so once for a reader that waits for many bytes. `source` and `target` are
-    their formats. `is_news`: there is something besides records to report immediately.
+    their formats. `must_answer_now`: there is something besides records to report immediately.
     """
 
     topic: str
@@ -89,7 +89,7 @@ class _PartitionResult:
     stored: FileSlice | None = None
     source: Format = Format.V2
     target: Format = Format.V2
-    is_news: bool = False
+    must_answer_now: bool = False
 
 
 @dataclass(slots=True)
@@ -110,7 +110,7 @@ class _Reading:
         self.found.append(each)
         self.size += each.size
         self.left -= each.size
-        self.has_error = self.has_error or each.is_news or bool(each.data.error_code)
+        self.has_error = self.has_error or each.must_answer_now or bool(each.data.error_code)
 
     def close(self) -> None:
         """Release what was found, which will not be sent."""
@@ -155,7 +155,7 @@ async def fetch(broker: BrokerParts, request: Request[FetchRequest]) -> FetchRes
                     reading.close()
                     reading = await _read(broker, request, begun)
             if enough or left <= 0 or broker.runtime.is_stopping:
-                if broker.runtime.quotas.is_limiting and _is_held_off(broker, request, begun, reading):
+                if broker.runtime.quotas.is_limiting and _exceeds_client_quota(broker, request, begun, reading):
                     reading.close()
                     return _nothing(broker, begun)
                 try:
@@ -178,7 +178,9 @@ async def fetch(broker: BrokerParts, request: Request[FetchRequest]) -> FetchRes
                 partition.waiting_followers.pop(event, None)
 
 
-def _is_held_off(broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> bool:
+def _exceeds_client_quota(
+    broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch, reading: _Reading
+) -> bool:
     """Return whether the client gets nothing now because its quota is used up; otherwise count what it gets."""
     told = [
         (each.topic, each.data, each.size)
@@ -241,7 +243,7 @@ async def _is_enough_stored(broker: BrokerParts, request: Request[FetchRequest],
             continue
         log, offset = partition.log, asked.fetch_offset
         upper = _upper(log, request.message)
-        if offset >= upper or _is_held_back(broker, request.message, partition):
+        if offset >= upper or _is_replication_throttled(broker, request.message, partition):
             continue
         try:
             size = await broker.replicas.read(partition, size_in_segment, log, offset, upper)
@@ -264,7 +266,7 @@ def _upper(log: PartitionLog, message: FetchRequest) -> int:
     return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
 
 
-def _is_held_back(broker: BrokerParts, message: FetchRequest, partition: ServedPartition) -> bool:
+def _is_replication_throttled(broker: BrokerParts, message: FetchRequest, partition: ServedPartition) -> bool:
     """Return whether a follower that is not in sync gets nothing now because it is throttled."""
     if not _is_follower(message) or partition.leader is None or message.replica_id in partition.leader.state.isr:
         return False
@@ -369,7 +371,7 @@ async def _lying(
     if (nearest := _nearest(broker, request, partition, asked)) is not None:
         data = _marks(partition, asked)
         data.preferred_read_replica = nearest
-        return _PartitionResult(topic, asked, data, is_news=True)
+        return _PartitionResult(topic, asked, data, must_answer_now=True)
     committed = message.isolation_level == _COMMITTED
     upper = _upper(log, message)
     if log.health.error is not None:
@@ -377,7 +379,7 @@ async def _lying(
     if (diverging := _diverging(request, partition, asked)) is not None:
         data = _marks(partition, asked)
         data.diverging_epoch = diverging
-        return _PartitionResult(topic, asked, data, is_news=True)
+        return _PartitionResult(topic, asked, data, must_answer_now=True)
     stored, aborted = await _slice(broker, request, partition, asked, reading, upper)
     if reading.is_first and _is_follower(message):
         if code := _role_fault(request, partition, asked):  # its roles may have changed meanwhile
@@ -385,7 +387,7 @@ async def _lying(
         broker.replicas.fetched(partition, message.replica_id, asked)
     data = _marks(partition, asked)
     data.aborted_transactions = [] if committed else None
-    if stored is None or _is_held_back(broker, message, partition):
+    if stored is None or _is_replication_throttled(broker, message, partition):
         return _PartitionResult(topic, asked, data)
     if committed:
         data.aborted_transactions = [

@@ -27,7 +27,7 @@ from magicbyte.engine.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.server.coordinating.verification import asks, guarded, is_transactional, names_several
+from magicbyte.server.coordinating.verification import is_transactional, must_verify, names_several, with_guards
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.serving.authorization import (
     WRITE_ID,
@@ -97,7 +97,7 @@ def _refusal(
     if request.message.transactional_id is None:
         if next(bound, None) is not None:
             return RequestRefusedError(_NOT_ITS_ID, "a transactional batch in a request without a transactional id")
-    elif len(parts) > 1 and asks(broker.runtime, request.version) and names_several(bound):
+    elif len(parts) > 1 and must_verify(broker.runtime, request.version) and names_several(bound):
         return RequestRefusedError(_NOT_ITS_PRODUCER, "transactional records of several producers")
     return None
 
@@ -116,7 +116,7 @@ async def _append(
         except MagicbyteError as error:
             outcomes[at] = error
     if request.message.transactional_id is not None:
-        sets, refused = await guarded(broker.verification, request, sets)
+        sets, refused = await with_guards(broker.verification, request, sets)
         for at, why in refused.items():
             outcomes[at] = why
     for at, outcome in zip(sets, await broker.appends.append_all(list(sets.values())), strict=True):
@@ -276,7 +276,9 @@ async def _authorized_produce(
     sets = (part.records for topic in message.topic_data for part in topic.partition_data)
     if name is not None and not caller.may(WRITE_ID, name) and any(is_transactional(each) for each in sets):
         if not message.acks:
-            raise ProtocolError("a request without an answer", expected="an id that may be used", found="another")
+            raise ProtocolError(
+                "Produce with acks=0", expected=f"Write on transactional id {name}", found="no such right"
+            )
         refused = ProduceResponse()
         for topic in message.topic_data:
             _refuse(refused, topic, WRITE_ID.code)

@@ -568,7 +568,7 @@ def _slow_ns(config: BrokerConfig) -> float:
 def _limits(config: BrokerConfig) -> PeerLimits:
     return PeerLimits(
         largest_frame=config.socket_request_max_bytes,
-        terms_of=BROKER_ROUTES.terms_of,
+        frame_limit_of=BROKER_ROUTES.frame_limit_of,
         connections=config.max_connections,
         connections_per_host=config.max_connections_per_ip,
         idle_ms=config.connections_max_idle_ms,

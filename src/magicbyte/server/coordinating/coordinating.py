@@ -353,7 +353,7 @@ class Coordinating(ABC, Generic[S, E, L]):
                 log.exception("%s: after the load of %s", key, self.what)
 
 
-def give(answer: asyncio.Future[T], value: T) -> None:
+def set_result_if_pending(answer: asyncio.Future[T], value: T) -> None:
     """Set the response of a request, unless the request has been cancelled."""
     if not answer.done():
         answer.set_result(value)

@@ -30,10 +30,10 @@ from magicbyte.engine.records.layout import TimestampType
 from magicbyte.server.coordinating.coordinating import (
     Coordinating,
     CoordinatorTopic,
-    give,
     has_partition,
     own_topic,
     read_into,
+    set_result_if_pending,
 )
 from magicbyte.server.coordinating.markers import marker_set
 from magicbyte.server.coordinating.pieces import joined, pieces
@@ -120,9 +120,9 @@ class Groups(Coordinating[StoreRecords, Effect, LoadedPartition]):
         for effect in effects:
             match effect:
                 case Reply(to=Caller(ticket=asyncio.Future() as answer), message=message):
-                    give(answer, message)
+                    set_result_if_pending(answer, message)
                 case Tell(ticket=asyncio.Future() as answer, code=code):
-                    give(answer, code)
+                    set_result_if_pending(answer, code)
                 case StoreRecords():
                     self.store(effect)
         self.set_timer()

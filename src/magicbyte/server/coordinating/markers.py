@@ -233,7 +233,7 @@ class MarkerSender:
         return NOBODY if is_there else None
 
     def _known_leader(self, partition: TopicPartition) -> int:
-        """Return the leader of a partition as far as this broker has been told, else NOBODY."""
+        """Return the leader of a partition by the last UpdateMetadata, else NOBODY."""
         if self._peers is None:
             topic = self._topics.get(partition.topic)
             is_there = topic is not None and partition.partition < topic.partitions

@@ -37,10 +37,10 @@ from magicbyte.engine.transactions.rules import MARKED
 from magicbyte.server.coordinating.coordinating import (
     Coordinating,
     CoordinatorTopic,
-    give,
     has_partition,
     own_topic,
     read_into,
+    set_result_if_pending,
 )
 from magicbyte.server.coordinating.markers import MarkerSender
 
@@ -97,7 +97,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
         return self.coordinator.begin_loading(partition, leader_epoch)
 
     def _go_on(self, partition: int, leader_epoch: int) -> None:
-        self.coordinator.go_on(partition, leader_epoch)
+        self.coordinator.continue_term(partition, leader_epoch)
 
     def _end(self, partition: int) -> None:
         self.coordinator.resign(partition)
@@ -152,7 +152,7 @@ class Transactions(Coordinating[Store, Effect, _Loaded]):
         for effect in effects:
             match effect:
                 case Reply(to=Caller(ticket=asyncio.Future() as answer), message=message):
-                    give(answer, message)
+                    set_result_if_pending(answer, message)
                 case Store():
                     self.store(effect)
                 case SendMarkers():

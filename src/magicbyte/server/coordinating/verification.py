@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.request import Request
     from magicbyte.server.serving.runtime import Runtime
 
-_PRODUCE_JOINS: Final = FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE]  # bound once: each produced set asks
+_PRODUCE_JOINS: Final = FIRST_OF_PROTOCOL_2[ApiKey.PRODUCE]  # bound once: each produced set asks for it
 _COMMIT_JOINS: Final = FIRST_OF_PROTOCOL_2[ApiKey.TXN_OFFSET_COMMIT]
 _FIRST_WITH_ABORTABLE: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 11, ApiKey.TXN_OFFSET_COMMIT: 4}
 _PAUSES_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.02, 0.04)
 """The delays before retries while markers of the previous transaction are pending: in total Kafka's wait."""
-_NOT_ASKED: Final = {
+_RETRIABLE: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -77,12 +77,12 @@ def _first(records: memoryview) -> _FirstRecords:
     return _FirstRecords(PRODUCER_ID.read(records), PRODUCER_EPOCH.read(records), BASE_SEQUENCE.read(records))
 
 
-def asks(runtime: Runtime, produce_version: int) -> bool:
+def must_verify(runtime: Runtime, produce_version: int) -> bool:
     """Return whether a Produce request in this version is verified."""
-    return _asks(runtime, joins=produce_version >= _PRODUCE_JOINS)
+    return _must_verify(runtime, joins=produce_version >= _PRODUCE_JOINS)
 
 
-def _asks(runtime: Runtime, *, joins: bool) -> bool:
+def _must_verify(runtime: Runtime, *, joins: bool) -> bool:
     return joins or (runtime.offer.verifies_partitions and runtime.config.transaction_partition_verification)
 
 
@@ -92,13 +92,13 @@ def names_several(records: Iterable[object]) -> bool:
     return len({each[:2] for each in named}) > 1
 
 
-async def guarded(
+async def with_guards(
     services: VerificationServices, request: Request[ProduceRequest], sets: Mapping[int, NewSet]
 ) -> tuple[dict[int, NewSet], dict[int, AppendRefusedError]]:
     """Return sets with the guards of transactional ones, and the refusals of others."""
     allowed, refused = dict(sets), dict[int, AppendRefusedError]()
     joins, name = request.version >= _PRODUCE_JOINS, request.message.transactional_id
-    if name is None or not _asks(services.runtime, joins=joins):
+    if name is None or not _must_verify(services.runtime, joins=joins):
         return allowed, refused
     waiting, who = dict[int, TopicPartition](), _FirstRecords(-1, -1, -1)
     for at, new in sets.items():
@@ -123,7 +123,7 @@ async def guarded(
 
 def _of_produce(code: ErrorCode, version: int) -> ErrorCode:
     """Return the error code for a producer's request version."""
-    if code in _NOT_ASKED or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _PRODUCE_JOINS):
+    if code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < _PRODUCE_JOINS):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return _known_to(ApiKey.PRODUCE, version, code)
 
@@ -139,7 +139,7 @@ async def offsets_refusal(services: VerificationServices, request: Request[TxnOf
     """Return why offsets are refused: their partition is not in the transaction and cannot join. NONE: it is."""
     message, joins = request.message, request.version >= _COMMIT_JOINS
     groups = services.coordinators.groups.coordinator
-    if not _asks(services.runtime, joins=joins) or groups.status(message.group_id):
+    if not _must_verify(services.runtime, joins=joins) or groups.status(message.group_id):
         return ErrorCode.NONE  # errors of the group are reported by the group coordinator
     offsets_partition = TopicPartition(OFFSETS_TOPIC, partition_for(message.group_id, groups.config.offsets_partitions))
     try:

@@ -184,7 +184,7 @@ class RowRights(Generic[M, R, A]):
             return await handler(request)
         response: Any = await handler(replace(request, message=self.only(request.message, allowed)))
         if response is None:
-            raise ProtocolError("a request without an answer", expected="topics that may be written to", found="others")
+            raise ProtocolError("Produce with acks=0", expected="Write on each topic", found="no such right")
         for each in refused:
             self.refuse(response, each, self.need.code)
         answered: Message = response

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from magicbyte.access.net.server import Hold, Mute
+from magicbyte.access.net.server import DelayResponse, MuteConnection
 from magicbyte.engine.errors import TooManyElementsError, UnsupportedVersionError
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol import APIS, Api, read_request_header, write_response
@@ -137,7 +137,7 @@ class Dispatcher:
 
     def _charge(
         self, bound: _BoundRoute, request: Request[Any], response: Message | None, size: int, started_ns: int
-    ) -> Mute | Hold | None:
+    ) -> MuteConnection | DelayResponse | None:
         """Record what a request of `size` bytes has used in its quotas; return how its client is throttled."""
         quotas = self._runtime.quotas
         busy_ns = now_ns() - started_ns - self._connection.waited_ns
@@ -169,7 +169,7 @@ class Dispatcher:
         response: Message | None,
         correlation_id: int,
         started: int,
-        pause: Mute | Hold | None,
+        pause: MuteConnection | DelayResponse | None,
     ) -> Answer | None:
         """Encode a response that may be long in a thread, one such response of this broker at a time."""
         runtime, answer = self._runtime, None

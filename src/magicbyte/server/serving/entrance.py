@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from magicbyte.access.net.server import Entered, Handler, Incoming, PeerLimits
+from magicbyte.access.net.server import AdmittedConnection, Handler, Incoming, PeerLimits
 from magicbyte.access.net.tls import TlsStream
 from magicbyte.access.security.names import distinguished_name
 from magicbyte.access.security.sasl import OAUTHBEARER, PLAIN
@@ -77,7 +77,7 @@ def entrances(services: EntranceServices) -> dict[str, Entrance]:
 async def _enter(
     services: EntranceServices, listener: Listener, current: CurrentFiles[ListenerSecurity], secret: bytes,
     stream: Stream, host: str,
-) -> Entered:  # fmt: skip
+) -> AdmittedConnection:  # fmt: skip
     security = await current.now()
     subject: Sequence[Sequence[tuple[str, str]]] = ()
     if security.context is not None:
@@ -99,7 +99,7 @@ async def _enter(
             handler = _LimitedLogin(services.runtime, current, login, incoming, handler)
     elif subject:
         connection.principal = Principal("User", security.rules.user_of(distinguished_name(subject)))
-    return Entered(stream, incoming, handler)
+    return AdmittedConnection(stream, incoming, handler)
 
 
 class _LimitedLogin:

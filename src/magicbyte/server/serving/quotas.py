@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.access.net.server import Hold, Mute
+from magicbyte.access.net.server import DelayResponse, MuteConnection
 from magicbyte.access.security.quotas import (
     TYPES,
     ConnectionArrival,
@@ -126,7 +126,7 @@ class BrokerQuotas:
             wait_ms = max(wait_ms, self.meters[QuotaType.REQUEST].record(limit.used_by, percent, limit.limit, now_ms))
         return wait_ms
 
-    def pause(self, response: Message | None, wait_ms: int) -> Mute | Hold:
+    def pause(self, response: Message | None, wait_ms: int) -> MuteConnection | DelayResponse:
         """Set the throttle time in a response; return whether the response is delayed, as by a release that did that,
         or the connection is muted after it.
         """
@@ -136,7 +136,7 @@ class BrokerQuotas:
         # request, which adds load where it should shed it. So the response goes out at once with the throttle time, and
         # the server then mutes the connection: it stops reading, and TCP flow control stops clients that ignore the
         # field. Emulated releases before that still delay.
-        return Hold(wait_ms) if self._offer.holds_throttled else Mute(wait_ms)
+        return DelayResponse(wait_ms) if self._offer.holds_throttled else MuteConnection(wait_ms)
 
     def limited_fetch(self, request: Request[FetchRequest]) -> Request[FetchRequest]:
         """Return a fetch limited to what its client may get at once."""

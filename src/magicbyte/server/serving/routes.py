@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from magicbyte.access.net.server import Terms
+from magicbyte.access.net.server import FrameLimit
 from magicbyte.engine.protocol import APIS
 from magicbyte.engine.protocol.outcomes import codes_of
 
@@ -62,12 +62,14 @@ class Routes:
         self._package, self._served = package, served
         self._loaded: dict[int, Route] = {}
 
-    def terms_of(self, head: memoryview) -> Terms:
+    def frame_limit_of(self, head: memoryview) -> FrameLimit:
         """Return the treatment of a frame that begins with `head`, which starts with the API key."""
         served = self._served.get(_KEY.unpack_from(head)[0])
         if served is None:
-            return Terms(OTHERS_MOST_BYTES, is_kept=False)
-        return Terms(_ANY_SIZE if served.most_bytes is None else served.most_bytes, is_kept=served.most_bytes is None)
+            return FrameLimit(OTHERS_MOST_BYTES, is_kept=False)
+        return FrameLimit(
+            _ANY_SIZE if served.most_bytes is None else served.most_bytes, is_kept=served.most_bytes is None
+        )
 
     def loaded(self, key: int) -> Route | None:
         """Return the route of an API if its module was imported."""

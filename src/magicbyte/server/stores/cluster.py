@@ -123,7 +123,7 @@ def _set(changed: asyncio.Event, _event: NodeEvent, _path: str) -> None:
     changed.set()
 
 
-def tell_of_config_change(
+def config_change_notification(
     metadata: MetadataStore, kind: str, name: str, now_ms: int, protocol: tuple[int, ...] | None
 ) -> list[NodeChange]:
     """Return the changes that notify other brokers of changed settings, and delete old notifications.

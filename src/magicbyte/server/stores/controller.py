@@ -51,7 +51,7 @@ from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.server.stores import election
 from magicbyte.server.stores.controller_channel import RETRY_S, Connect, Spawn, Surroundings
 from magicbyte.server.stores.controller_term import ControllerTerm, Event, IsrAnswer, IsrWish
-from magicbyte.server.stores.controller_tree import patiently
+from magicbyte.server.stores.controller_tree import retry_while_disconnected
 
 if TYPE_CHECKING:
     import uuid
@@ -266,7 +266,7 @@ class ControllerService:
 
     async def _let_others(self, found: election.ControllerElection) -> None:
         try:
-            await patiently(election.resign, self._store, found)
+            await retry_while_disconnected(election.resign, self._store, found)
         except MagicbyteError as error:
             log.warning("controller: cannot resign: %s", error)
 
@@ -299,7 +299,9 @@ class ControllerService:
     async def _outcome(self, store: LoopStore) -> election.ControllerElection:
         while True:
             try:
-                return await patiently(election.elect, store, self._broker_id, self._clock, self._controller_changed)
+                return await retry_while_disconnected(
+                    election.elect, store, self._broker_id, self._clock, self._controller_changed
+                )
             except UnknownOutcomeError:
                 await asyncio.sleep(RETRY_S)
 

@@ -76,7 +76,7 @@ class WatchedPart(enum.Enum):
     CONFIG_CHANGES = "notices of changed settings"
 
 
-async def patiently(call: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
+async def retry_while_disconnected(call: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
     """Return the result of a call to the tree, waiting for a connection. Raises UnknownOutcomeError for a change."""
     is_told = False
     while True:
@@ -106,13 +106,15 @@ class ControllerTree:
 
     async def _children(self, path: str, part: WatchedPart | None = None) -> list[str]:
         watch = None if part is None else self._watches[part]
-        (names,) = await patiently(self._store.children_many, [path], watch)
+        (names,) = await retry_while_disconnected(self._store.children_many, [path], watch)
         return names or []
 
     async def _nodes(self, paths: Sequence[str], part: WatchedPart | None = None) -> list[Node | None]:
         if not paths:
             return []
-        return await patiently(self._store.get_many, paths, None if part is None else self._watches[part])
+        return await retry_while_disconnected(
+            self._store.get_many, paths, None if part is None else self._watches[part]
+        )
 
     async def brokers(self) -> dict[int, RegisteredBroker]:
         """Return the registered brokers, and watch them."""
@@ -163,13 +165,13 @@ class ControllerTree:
     async def reassignments(self) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the reassignments requested by old tools, and watch them."""
         watch = self._watches[WatchedPart.REASSIGNMENTS]
-        node = await patiently(self._store.exists, layout.REASSIGNMENTS, watch)
+        node = await retry_while_disconnected(self._store.exists, layout.REASSIGNMENTS, watch)
         return {} if node is None else _parsed(_reassignments, layout.REASSIGNMENTS, node.data) or {}
 
     async def preferred_election(self) -> list[TopicPartition] | None:
         """Return the partitions for which old tools request preferred elections, or None; watch for requests."""
         watch = self._watches[WatchedPart.PREFERRED_ELECTION]
-        node = await patiently(self._store.exists, layout.PREFERRED_ELECTION, watch)
+        node = await retry_while_disconnected(self._store.exists, layout.PREFERRED_ELECTION, watch)
         return None if node is None else _parsed(layout.load_partitions, layout.PREFERRED_ELECTION, node.data) or []
 
     async def isr_changes(self) -> list[TopicPartition]:
@@ -219,7 +221,7 @@ class ControllerTree:
     async def _write(self, changes: Sequence[NodeChange]) -> None:
         """Make changes, unless another controller has been elected."""
         try:
-            await patiently(self._store.transaction, [self._check, *changes])
+            await retry_while_disconnected(self._store.transaction, [self._check, *changes])
         except (BadVersionError, NoNodeError) as error:
             if error.path == layout.CONTROLLER_EPOCH:
                 raise StaleControllerEpochError("another controller has been elected") from error
@@ -275,7 +277,7 @@ class ControllerTree:
             return []
         parents = [layout.partitions_path(topic) for topic in new]
         made = list[NodeChange]()
-        children = await patiently(self._store.children_many, parents)
+        children = await retry_while_disconnected(self._store.children_many, parents)
         for parent, names, partitions in zip(parents, children, new.values(), strict=True):
             if names is None:
                 made.append(CreateNode(parent))
@@ -345,7 +347,7 @@ class ControllerTree:
         """Return the nodes below a node, children first."""
         levels, found = [top], list[str]()
         while levels:
-            children = await patiently(self._store.children_many, levels)
+            children = await retry_while_disconnected(self._store.children_many, levels)
             levels = [f"{path}/{name}" for path, names in zip(levels, children, strict=True) for name in names or ()]
             found += levels
         return found[::-1]

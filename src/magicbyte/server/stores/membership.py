@@ -150,10 +150,10 @@ class Membership:
 
     async def wait_for_earlier_session(self) -> None:
         """Wait until this broker's registration before a crash has expired. Raises NodeExistsError if it stays."""
-        await cluster.wait_for_earlier_session(self.store, self._runtime.node_id, self._patience_ms)
+        await cluster.wait_for_earlier_session(self.store, self._runtime.node_id, self._session_expiry_timeout_ms)
 
     @property
-    def _patience_ms(self) -> int:
+    def _session_expiry_timeout_ms(self) -> int:
         """How long an earlier session of this broker, probably with the same timeout, may take to expire."""
         return max(cluster.PATIENCE_MS, self._runtime.config.zookeeper_session_timeout_ms + _EXPIRY_MS)
 
@@ -192,7 +192,9 @@ class Membership:
         assert self._registration is not None, "called after `join`"
         number, level = self._runtime.node_id, self._runtime.offer.transaction_version
         await finalize(self.store, number, level)
-        self.broker_epoch = await cluster.register(self.store, number, self._registration(), self._patience_ms)
+        self.broker_epoch = await cluster.register(
+            self.store, number, self._registration(), self._session_expiry_timeout_ms
+        )
         await finalize(self.store, number, level)
         log.info("registered as broker %d, epoch %d", number, self.broker_epoch)
 

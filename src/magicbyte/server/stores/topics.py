@@ -40,7 +40,7 @@ from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.settings import topic_config
 from magicbyte.server.settings.kept_format import warn_beyond
 from magicbyte.server.stores import topic_nodes
-from magicbyte.server.stores.cluster import tell_of_config_change
+from magicbyte.server.stores.cluster import config_change_notification
 from magicbyte.server.stores.topic_nodes import INTERNAL
 from magicbyte.server.stores.topic_table import ServedTopic, TopicTable
 
@@ -314,12 +314,14 @@ class Topics(TopicTable):
         own = readable.topic_settings(topic_config.check_overrides(configs), self._config.tree_protocol)
         altered = replace(topic, configs=own, config=topic_config.resolve(own, self._config))
         if altered.config.log.dialect is not topic.config.log.dialect:
-            raise InvalidConfigError(f"topic {name}: {topic_config.FORMAT} cannot become enriched, or cease to be")
+            raise InvalidConfigError(
+                f"topic {name}: {topic_config.FORMAT} cannot be switched to or from enriched for an existing topic"
+            )
         if not validate_only:
             self._metadata.transaction(
                 [
                     topic_nodes.settings_change(self._metadata, "topics", name, own),
-                    *tell_of_config_change(
+                    *config_change_notification(
                         self._metadata, "topics", name, self._clock.now_ms(), self._config.tree_protocol
                     ),
                 ]

@@ -29,7 +29,7 @@ from magicbyte.engine.log.files.partitions import log_start_offset
 from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.engine.log.files.reader import SegmentReader, decode_chunk, stop_at_damage
 from magicbyte.engine.log.live.config import LogConfig
-from magicbyte.engine.log.live.loading import Mends
+from magicbyte.engine.log.live.loading import RepairScope
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.log.live.producers import producers_at
 from magicbyte.engine.log.live.segment_names import snapshot_offsets
@@ -249,7 +249,7 @@ def _opened(
     changing()
     log = PartitionLog.open(
         files, partition.path, config, monotonic_ms=options.now_ms, clean=True, log_start_offset=start,
-        mends=Mends.NOTHING,
+        mends=RepairScope.NOTHING,
     )  # fmt: skip
     log.high_watermark = _high_watermark(files, partition, log)
     try:

@@ -19,7 +19,7 @@ from magicbyte.engine.log.files.filesystem import LocalFiles, exists, is_locked,
 from magicbyte.engine.log.files.index_writer import IndexRules
 from magicbyte.engine.log.files.partitions import log_start_offset
 from magicbyte.engine.log.live.config import LogConfig
-from magicbyte.engine.log.live.loading import Mends
+from magicbyte.engine.log.live.loading import RepairScope
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.log.live.retention import Removed
@@ -245,7 +245,7 @@ def _apply(files: LocalFiles, plan: _RetainPlan, limits: RetentionLimits) -> Ret
         return plan.result
     log = PartitionLog.open(
         files, plan.partition.path, plan.config, monotonic_ms=limits.now_ms, clean=True, log_start_offset=plan.start,
-        mends=Mends.NOTHING,
+        mends=RepairScope.NOTHING,
     )  # fmt: skip
     log.high_watermark = plan.result.high_watermark
     removed = log.delete_old_segments(Moment.fixed(limits.now_ms))

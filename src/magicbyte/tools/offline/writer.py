@@ -385,7 +385,7 @@ class PartitionWriter:
         self._end_offset = last_offset + 1
 
     def _close_segment(self, *, keep: bool = True) -> None:
-        """Make the open segment durable, with its indexes; or remove it, without `keep`."""
+        """Make the open segment durable, with its indexes; delete it unless `keep`."""
         if self._log is None or self._indexer is None:
             return
         if keep:

@@ -109,7 +109,7 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
             stage.look(receipt)
         elif isinstance(target, Path):
             if _is_placed(work, target):
-                stage.look_again(receipt, target)
+                stage.resume_placed(receipt, target)
             else:
                 stage.fill(receipt)
                 stage.place(receipt, target)
@@ -264,7 +264,7 @@ class _RescueStage:
         make_directory(target.parent)
         converted.rename(target)  # crash before: the same call continues; after it, the call looks again
 
-    def look_again(self, receipt: RescueReceipt, target: Path) -> None:
+    def resume_placed(self, receipt: RescueReceipt, target: Path) -> None:
         """Fill the receipt of a rescue that was interrupted after its directory was renamed."""
         self.look(receipt)
         errors = _read_state(self.work)[PLACED]["errors"]

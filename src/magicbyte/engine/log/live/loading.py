@@ -20,7 +20,7 @@ Invariants:
 2. Bytes are removed only after a durable copy of them is in `quarantine/`, once and with holes for zeros; zeros alone
    are not copied. A copy is never replaced by other bytes.
 3. By itself it removes only a torn end, bytes after the recovery point of a log that was not closed, and a log that
-   ends before its start. All other damage raises CorruptRecordError, unless `Mends.DAMAGE` allows the cut.
+   ends before its start. All other damage raises CorruptRecordError, unless `RepairScope.DAMAGE` allows the cut.
 4. No offset is assigned twice, and no record appears that was not there.
 
 One thread opens a log, and nothing else uses its folder. `tests/simulation/test_crashes.py` cuts the power during
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import WritableFileSystem
 
 
-class Mends(enum.Enum):
+class RepairScope(enum.Enum):
     """The damage that may be cut off a log, and quarantined, so that the log can be opened."""
 
     NOTHING = "nothing"
@@ -115,7 +115,7 @@ def load(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     quarantine: str | None = None,
-    mends: Mends = Mends.TORN_END,
+    mends: RepairScope = RepairScope.TORN_END,
 ) -> Loaded:
     """Clean up the existing `folder` of a log and open it.
 
@@ -126,7 +126,7 @@ def load(
     `mends` does not allow it.
     """
     loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
-    _set_aside_what_is_no_file(files, folder, loaded, quarantine, mends)
+    _quarantine_non_files(files, folder, loaded, quarantine, mends)
     finish_swaps(files, folder, config)
     logs = {base for base, kind, _ in offset_files(files, folder) if kind == LOG}
     lost = [(base, kind) for base, kind, _ in offset_files(files, folder) if kind in INDEXES and base not in logs]
@@ -135,7 +135,7 @@ def load(
         if clean and files.entry(f"{folder}/{base:020}{kind}").size:
             error = CorruptRecordError("segment", expected=f"a file, as there is its {kind}", found="none")
             error.locate(path=f"{folder}/{base:020}{LOG}")
-            if mends is not Mends.DAMAGE:
+            if mends is not RepairScope.DAMAGE:
                 raise error
             loaded.notes.append(f"{error}: its records are lost")
     for base, kind in lost:
@@ -194,8 +194,8 @@ def settle_dialect(files: WritableFileSystem, folder: str, dialect: Dialect) -> 
     put_file(files, path, format_message_dialect(dialect))
 
 
-def _set_aside_what_is_no_file(
-    files: WritableFileSystem, folder: str, loaded: Loaded, quarantine: str | None, mends: Mends
+def _quarantine_non_files(
+    files: WritableFileSystem, folder: str, loaded: Loaded, quarantine: str | None, mends: RepairScope
 ) -> None:
     """Move directories, pipes and dead links with the name of a log's file into the quarantine.
 
@@ -206,7 +206,7 @@ def _set_aside_what_is_no_file(
         path = f"{folder}/{name}"
         if name not in regular and is_log_file(name):
             needed = name.endswith(LOG) or name == MESSAGE_DIALECT
-            if quarantine is None or (needed and mends is not Mends.DAMAGE):
+            if quarantine is None or (needed and mends is not RepairScope.DAMAGE):
                 raise CorruptRecordError("file", expected="a regular one", found="something else").locate(path=path)
             target = set_aside(files, path, quarantine)
             loaded.notes.append(f"{path}: expected a regular file, found something else, which is in {target} now")
@@ -233,7 +233,7 @@ def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
     return target
 
 
-def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offset: int, mends: Mends) -> None:
+def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offset: int, mends: RepairScope) -> None:
     """Raise CorruptRecordError if a closed log lost everything, or would begin after its end.
 
     If only its end differs, add a note. The difference may be just the offsets at the end of its last set that have no
@@ -244,7 +244,7 @@ def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offse
         return
     error = CorruptRecordError("end of the log", expected=f"offset {expected}", found=loaded.end_offset)
     error.locate(path=loaded.segments[-1].path(LOG) if loaded.segments else folder)
-    if mends is not Mends.DAMAGE and (not loaded.segments or log_start_offset > recovery_point):
+    if mends is not RepairScope.DAMAGE and (not loaded.segments or log_start_offset > recovery_point):
         raise error
     loaded.notes.append(f"{error}: its records are lost; the next record gets offset {expected}")
 
@@ -354,7 +354,7 @@ class _Opening:
     bases: list[int]
     clean: bool
     quarantine: str | None
-    mends: Mends
+    mends: RepairScope
     closed_at: int = 0  # the log's end when it was closed
     unsure: int = 0  # base of the first segment that a crash may have torn
 
@@ -411,7 +411,7 @@ class _Opening:
                 if segment.names_more_than_there_is(self.closed_at if following is None else following):
                     path = segment.path(LOG)
                     missing = CorruptRecordError("log", expected="what its index names", found=f"{segment.size} bytes")
-                    if self.mends is not Mends.DAMAGE:
+                    if self.mends is not RepairScope.DAMAGE:
                         raise missing.locate(path=path) from None
                     self.loaded.notes.append(f"{missing.locate(path=path)}: the records after them are lost")
                 elif not any(str(error.path) in note for note in self.loaded.notes):
@@ -456,8 +456,8 @@ class _Opening:
         is_room = self.config.preallocate and self._following(segment) is None
         if is_room and next(data_pieces(segment.log.opened(), kept), None) is None:
             return  # nothing was ever written there
-        torn = self.mends is Mends.TORN_END and not self._was_whole(segment)
-        if self.mends is not Mends.DAMAGE and not torn:
+        torn = self.mends is RepairScope.TORN_END and not self._was_whole(segment)
+        if self.mends is not RepairScope.DAMAGE and not torn:
             found = f"{segment.log.size - kept} bytes that are none"
             why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
             raise why.locate(path=segment.path(LOG))

@@ -51,7 +51,7 @@ from magicbyte.engine.log.files.names import (
 )
 from magicbyte.engine.log.files.open_files import DEFAULT_LIMIT, OpenFiles
 from magicbyte.engine.log.live.config import LogConfig
-from magicbyte.engine.log.live.loading import Mends, set_aside
+from magicbyte.engine.log.live.loading import RepairScope, set_aside
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import TopicPartition
 
@@ -246,7 +246,7 @@ class LogDirectory:
         try:
             self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
             health = Health(self._folder(key), tells=False)  # an error of one path does not affect other logs
-            mends = Mends.DAMAGE if self.settings.repairs else Mends.TORN_END
+            mends = RepairScope.DAMAGE if self.settings.repairs else RepairScope.TORN_END
             log = self._opened(key, monotonic_ms, offsets, health, mends, clean=self.was_clean)
             log.health = self.health
             self.logs[key] = log
@@ -274,7 +274,7 @@ class LogDirectory:
         monotonic_ms: int,
         offsets: Mapping[str, Mapping[TopicPartition, int]],
         health: Health,
-        mends: Mends,
+        mends: RepairScope,
         *,
         clean: bool,
     ) -> PartitionLog:
@@ -362,7 +362,9 @@ class LogDirectory:
                 put_file(self.files, f"{folder}/{checkpoints.PARTITION_METADATA}", metadata)
             self.files.sync_directory(self.path)
             nothing: dict[str, dict[TopicPartition, int]] = {name: {} for name in checkpoints.OFFSET_CHECKPOINTS}
-            self.logs[key] = log = self._opened(key, monotonic_ms, nothing, self.health, Mends.NOTHING, clean=True)
+            self.logs[key] = log = self._opened(
+                key, monotonic_ms, nothing, self.health, RepairScope.NOTHING, clean=True
+            )
             self._unmade.discard(key)
         return log
 

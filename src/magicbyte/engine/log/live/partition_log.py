@@ -41,7 +41,7 @@ from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
 from magicbyte.engine.log.files.open_files import bounded
 from magicbyte.engine.log.live.deleted import DeletedSegments, delete_now
 from magicbyte.engine.log.live.epoch_file import EpochFile
-from magicbyte.engine.log.live.loading import Loaded, Mends, load, settle_dialect
+from magicbyte.engine.log.live.loading import Loaded, RepairScope, load, settle_dialect
 from magicbyte.engine.log.live.producers import LogProducers
 from magicbyte.engine.log.live.retention import Removed, Retention
 from magicbyte.engine.log.live.segment import FileSlice, Segment
@@ -121,7 +121,7 @@ class PartitionLog:
         quarantine: str | None = None,
         lowered: Callable[[], None] = lambda: None,
         jitter: Callable[[int], int] = lambda _most: 0,
-        mends: Mends = Mends.TORN_END,
+        mends: RepairScope = RepairScope.TORN_END,
     ) -> PartitionLog:
         """Open the log in `folder` for appends. Create it if need be, and recover it after a crash.
 

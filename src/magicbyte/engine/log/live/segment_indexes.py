@@ -165,7 +165,7 @@ class LiveIndexes:
             index.trim()
 
     def put(self, made: Mapping[str, bytes], *, durable: bool) -> None:
-        """Replace the indexes by these files, by suffix; the one whose absence is noticed comes last."""
+        """Replace the indexes by these files, by suffix; the file whose absence triggers a rebuild is renamed last."""
         for kind in (TRANSACTION_INDEX, *reversed(self.kinds)):
             self._put(kind, made.get(kind, b""), durable=durable)
 

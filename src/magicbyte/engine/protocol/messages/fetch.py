@@ -102,10 +102,10 @@ class FetchPartition:
 
     partition: Number of the partition within its topic, counted from 0.
     current_leader_epoch: Epoch of the leader as the reader knows it, so that an old leader, or an old reader, is
-        found out; -1 skips the check.
+        fenced; -1 skips the check.
     fetch_offset: Offset of the first record to fetch. For a follower, all records before it are stored there.
     last_fetched_epoch: Leader epoch of the last record that the follower has, so that the leader can see where the
-        logs part; -1 if it has none or does not want the check.
+        logs diverge; -1 if it has none or does not want the check.
     log_start_offset: First offset that the follower still has; the leader needs it to answer DeleteRecords. -1 from
         consumers.
     partition_max_bytes: Most bytes of records from this partition; up to version 2 a larger batch is cut off at this

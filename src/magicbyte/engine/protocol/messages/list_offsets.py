@@ -49,8 +49,8 @@ class ListOffsetsPartition:
     """Partitions to look up.
 
     partition_index: Number of the partition within its topic, counted from 0.
-    current_leader_epoch: Epoch of the leader as the asker knows it, so that an old leader, or an old asker, is found
-        out; -1 skips the check.
+    current_leader_epoch: Epoch of the leader as the asker knows it, so that an old leader, or an old asker, is
+        fenced; -1 skips the check.
     timestamp: Milliseconds since 1970, or a special value: -1 the end, -2 the start, -3 the record with the largest
         timestamp (7+), -4 the start on local disk (8+), -5 the last tiered offset (9+), -6 the first not yet tiered
         (11+).

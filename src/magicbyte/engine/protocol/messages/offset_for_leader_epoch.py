@@ -42,8 +42,8 @@ class OffsetForLeaderPartition:
     """Partitions to look up.
 
     partition: Number of the partition within its topic, counted from 0.
-    current_leader_epoch: Epoch of the leader as the asker knows it, so that an old leader, or an old asker, is found
-        out; -1 skips the check.
+    current_leader_epoch: Epoch of the leader as the asker knows it, so that an old leader, or an old asker, is
+        fenced; -1 skips the check.
     leader_epoch: Epoch whose end is sought.
     """
 

@@ -44,7 +44,7 @@ from magicbyte.server.metadata import acl_nodes, layout
 from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.metadata.readable import check_acls, knows_prefixed_acls
 from magicbyte.server.metadata.tree import paths_above
-from magicbyte.server.stores.cluster import tell_of_config_change
+from magicbyte.server.stores.cluster import config_change_notification
 from magicbyte.server.stores.znodes import clients
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class _Writing:
         now_ms, protocol = self.terms.now_ms, self.terms.protocol
         for kind, name in self._entities:
             if kind != EntityKind.TOPIC.value or name not in new_topics:
-                notes |= dict.fromkeys(tell_of_config_change(self._store, kind, name, now_ms, protocol))
+                notes |= dict.fromkeys(config_change_notification(self._store, kind, name, now_ms, protocol))
         for resource in self._resources:
             path, data = acl_nodes.acl_change(resource, is_old=not knows_prefixed_acls(protocol))
             notes |= dict.fromkeys([*self._old_notes(path.rpartition("/")[0]), CreateNode(path, data, sequence=True)])
