@@ -32,7 +32,16 @@ from magicbyte.spark import (
 )
 from magicbyte.spark.pipeline import shuffle
 from magicbyte.spark.pipeline.config import Pipeline, PipelineError, Stage, convert_options
-from magicbyte.spark.pipeline.runner import Prepared, abandon, do_part, go_on, prepare, run_units, stage_names, tell
+from magicbyte.spark.pipeline.runner import (
+    Prepared,
+    abandon,
+    add_to_accumulators,
+    do_part,
+    go_on,
+    prepare,
+    run_units,
+    stage_names,
+)
 from magicbyte.spark.pipeline.sink import FORM, Sink
 from magicbyte.spark.pipeline.store_sink import StoreSink
 from magicbyte.spark.pipeline.units import Unit, find
@@ -322,7 +331,7 @@ class _Spark:
             if not isinstance(outcome, Prepared) and outcome["outcome"] != TaskOutcome.DONE:
                 self._one(partial(abandon, prepared))
         told = self._sums()
-        tell(told, unit, outcome)
+        add_to_accumulators(told, unit, outcome)
         self._tell(told, {})
         if outcome["outcome"] == TaskOutcome.DAMAGED and may_salvage(unit):
             sound = self.large(replace(unit, stages=(SALVAGE, *unit.stages)), spread)

@@ -63,12 +63,12 @@ def run_units(units: Iterator[Unit], sums: Told) -> Iterator[Json]:
     for unit in units:
         expect_bytes(unit.size)
         found = run_unit(unit)
-        tell(sums, unit, found)
+        add_to_accumulators(sums, unit, found)
         yield found
     settle()
 
 
-def tell(told: Told, unit: Unit, found: Json) -> None:
+def add_to_accumulators(told: Told, unit: Unit, found: Json) -> None:
     """Add a partition to the sums of its stages and of the run."""
     for name in [*stage_names(stage["do"] for stage in found["stages"]), ""]:
         if name in told:

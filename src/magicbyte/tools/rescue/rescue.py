@@ -111,11 +111,11 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
             if _is_placed(work, target):
                 stage.resume_placed(receipt, target)
             else:
-                stage.fill(receipt)
-                stage.place(receipt, target)
+                stage.salvage_and_convert(receipt)
+                stage.move_to_target(receipt, target)
             _close(target, receipt)
         else:
-            stage.fill(receipt)
+            stage.salvage_and_convert(receipt)
             asyncio.run(_produce(target.client(), work / CONVERTED, receipt, options))
     if not options.is_dry or is_new:
         _remove(work)
@@ -227,7 +227,7 @@ class _RescueStage:
                 options = SalvageOptions(limit=self.options.limit, opens=True, progress=advance)
                 receipt.partitions.append(self._partition(name, each, salvage_partition(each, None, options)))
 
-    def fill(self, receipt: RescueReceipt) -> None:
+    def salvage_and_convert(self, receipt: RescueReceipt) -> None:
         """Salvage and convert all partitions, and compare the output with the input."""
         rescued: dict[TopicPartition, RescuedPartition] = {}
         with self.options.steps("salvage", self.content.size) as advance:
@@ -248,9 +248,9 @@ class _RescueStage:
                 elif not one.sound:
                     rescued[one.name].error = "not converted: the converted records differ from the source"
         receipt.partitions = [rescued[name] for name in sorted(rescued)]
-        asyncio.run(self._see(receipt, self.work / CONVERTED))
+        asyncio.run(self._digest_output(receipt, self.work / CONVERTED))
 
-    def place(self, receipt: RescueReceipt, target: Path) -> None:
+    def move_to_target(self, receipt: RescueReceipt, target: Path) -> None:
         """Rename the converted directory to the target.
 
         STATE identifies it, and lists the partitions missing from it.
@@ -270,12 +270,12 @@ class _RescueStage:
         errors = _read_state(self.work)[PLACED]["errors"]
         for each in receipt.partitions:
             each.error = errors.get(str(each.name))
-        asyncio.run(self._see(receipt, target))
+        asyncio.run(self._digest_output(receipt, target))
 
     def _partition(self, name: TopicPartition, source: PartitionDirectory, report: SalvageReport) -> RescuedPartition:
         return RescuedPartition(name, source.path, source.size, report, self.content.others.get(name, []))
 
-    async def _see(self, receipt: RescueReceipt, folder: Path) -> None:
+    async def _digest_output(self, receipt: RescueReceipt, folder: Path) -> None:
         """Compute the digests of all sound records."""
         source = LogSource(discover([str(folder)]))
         with self.options.steps("read", sum(partition.salvage.bytes for partition in receipt.partitions)) as advance:

@@ -86,16 +86,16 @@ def run(work: Work, stage: Stage, marks: Marks | None = None, parts: list[GroupD
         (done,) = compact_logs([opened(work, options)], options)
         if done.error is not None:
             raise done.error
-        return _said(work, done.rounds, shuffled=marks is not None)
+        return _report(work, done.rounds, shuffled=marks is not None)
     raise_first(part.error for part in parts)
     report = join_groups(work.log, options, [part.written for part in parts if part.written is not None])
-    found = _said(work, [report], shuffled=True)
+    found = _report(work, [report], shuffled=True)
     for part in parts:
         work.digests |= part.digests
     return {**found, "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
 
 
-def _said(work: Work, rounds: list[CompactionReport], *, shuffled: bool) -> Json:
+def _report(work: Work, rounds: list[CompactionReport], *, shuffled: bool) -> Json:
     work.refresh()
     if rounds:
         work.clean_to = rounds[-1].end_offset

@@ -26,7 +26,7 @@ def run(work: Work, stage: Stage) -> Json:
         raise done.error
     (folder / STATE).unlink()
     work.take(folder)
-    return _said(done.report, done.lz4_headers)
+    return _report(done.report, done.lz4_headers)
 
 
 def parts(work: Work, stage: Stage) -> list[WritePart]:
@@ -61,11 +61,11 @@ def join(work: Work, stage: Stage, parts: list[WrittenPart]) -> Json:
         for each in made:
             add_report(report, each.report[0])
             fixed += each.report[1]
-        return _said(report, fixed)
+        return _report(report, fixed)
 
     return writing.join(work, parts, lambda: run(work, stage), put)
 
 
-def _said(report: ConversionReport, lz4_headers: int) -> Json:
+def _report(report: ConversionReport, lz4_headers: int) -> Json:
     found = report.to_json(lz4_headers)
     return {name: found[name] for name in ("records", "bytesPassedThrough", "lz4HeadersFixed", "lost")}

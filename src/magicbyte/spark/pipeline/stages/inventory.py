@@ -44,7 +44,7 @@ def run(work: Work, stage: Stage) -> Json:
     """Count the content of a partition."""
     from magicbyte.tools.offline.inventory import take_inventory
 
-    return _said(take_inventory(work.log, deep=stage.options["deep"], limit=work.unit.limit))
+    return _report(take_inventory(work.log, deep=stage.options["deep"], limit=work.unit.limit))
 
 
 def parts(work: Work, stage: Stage) -> list[InventoryPart]:
@@ -71,11 +71,11 @@ def join(work: Work, stage: Stage, parts: list[Counted]) -> Json:
 
     raise_first(part.error for part in parts)
     counted = [part.counted for part in parts if part.counted is not None]
-    found = _said(join_counts(work.log, counted, deep=stage.options["deep"]))
+    found = _report(join_counts(work.log, counted, deep=stage.options["deep"]))
     return {**found, "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
 
 
-def _said(inventory: PartitionInventory) -> Json:
+def _report(inventory: PartitionInventory) -> Json:
     return {
         "firstOffset": inventory.tally.first_offset,
         "lastOffset": inventory.tally.last_offset,

@@ -48,7 +48,7 @@ def run(work: Work, stage: Stage) -> Json:
     from magicbyte.tools.offline.findings import Depth
     from magicbyte.tools.offline.verify import verify
 
-    return _said(verify([work.log], depth=Depth(stage.options["depth"]), limit=work.unit.limit))
+    return _report(verify([work.log], depth=Depth(stage.options["depth"]), limit=work.unit.limit))
 
 
 def parts(work: Work, stage: Stage) -> list[VerifyPart]:
@@ -84,11 +84,11 @@ def join(work: Work, stage: Stage, parts: list[Verified]) -> Json:
     raise_first(part.error for part in parts)
     checked = [part.checked for part in parts if part.checked is not None]
     findings = join_checks(work.log, Depth(stage.options["depth"]), work.unit.limit, checked)
-    found = run(work, stage) if findings is None else _said(findings)
+    found = run(work, stage) if findings is None else _report(findings)
     return {**found, "parts": len(parts), "workerSeconds": sum(part.seconds for part in parts)}
 
 
-def _said(findings: Iterable[Finding]) -> Json:
+def _report(findings: Iterable[Finding]) -> Json:
     from magicbyte.tools.offline.findings import Severity
 
     found = list(findings)
