@@ -222,7 +222,8 @@ class Appends:
         async with new.partition.lock:
             written = await self._write(new)
             appended, sync = self._publish(new, written)
-        await self._await_sync(new.partition, sync)
+        if sync is not None:
+            await self._await_sync(new.partition, sync)
         return appended
 
     async def _append_group(self, sets: Sequence[NewSet]) -> list[Appended | Exception]:
@@ -324,9 +325,9 @@ class Appends:
             _count(self._runtime.metrics.of(partition.topic), what, len(new.records), records, spent_ns)
         return Appended(first, last, records.log_append_time, leader), sync
 
-    async def _await_sync(self, partition: ServedPartition, sync: asyncio.Future[bool] | None) -> None:
+    async def _await_sync(self, partition: ServedPartition, sync: asyncio.Future[bool]) -> None:
         """Wait until the written set has its configured durability. Raises LogDirectoryOfflineError."""
-        if sync is not None and not await sync:
+        if not await sync:
             self._replicas.check_is_there(partition)
             raise LogDirectoryOfflineError(f"{partition}: cannot sync the appended batch")
 

@@ -39,6 +39,7 @@ from magicbyte.engine.log.files.filesystem import exists
 from magicbyte.engine.log.files.health import Health
 from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
 from magicbyte.engine.log.files.open_files import bounded
+from magicbyte.engine.log.live.config import FOREVER
 from magicbyte.engine.log.live.deleted import DeletedSegments, delete_now
 from magicbyte.engine.log.live.epoch_file import EpochFile
 from magicbyte.engine.log.live.loading import Loaded, RepairScope, load, settle_dialect
@@ -248,7 +249,8 @@ class PartitionLog:
                 for batch in records.batches:
                     if batch.producer_id != NO_PRODUCER_ID:
                         self.producers.take(batch, self.active.indexes, self.high_watermark)
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+        most = self.config.flush_messages
+        if most != FOREVER and self.log_end_offset - self.recovery_point >= most:
             self.flush(now.monotonic_ms)
 
     def roll(self, monotonic_ms: int, base_offset: int | None = None) -> None:
