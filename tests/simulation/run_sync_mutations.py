@@ -72,7 +72,7 @@ FIRST = {
     "loading._Opening": ("damaged_starts",),
     "segment_indexes.LiveIndexes.open": ("damaged_starts",),
     "segment.Segment._load": ("damaged_starts",),
-    "loading.set_aside": ("a_start_that_puts_damaged_files_aside",),
+    "loading.move_to_quarantine": ("a_start_that_puts_damaged_files_aside",),
     "log_directory.LogDirectory._load": ("a_start_behind_a_truncation_within_a_batch",),
     "log_directory": ("a_first_start_and_a_first_record", "a_partition_that_is_deleted_and_made_again"),
     "open_files.OpenFiles.": ("appends_and_flushes_with_few_descriptors",),

@@ -82,9 +82,9 @@ def config_of(kind: Kind) -> LogConfig:
     return log_config(SETTINGS, IndexRules.of(kind.version))
 
 
-def opened(path: Path, config: LogConfig, end: int, mends: RepairScope = RepairScope.TORN_END) -> PartitionLog:
+def opened(path: Path, config: LogConfig, end: int, repair_scope: RepairScope = RepairScope.TORN_END) -> PartitionLog:
     return PartitionLog.open(
-        LocalFiles(), str(path), config, monotonic_ms=NOW, clean=True, recovery_point=end, mends=mends,
+        LocalFiles(), str(path), config, monotonic_ms=NOW, clean=True, recovery_point=end, repair_scope=repair_scope,
         quarantine=f"{path.parent}/quarantine",
     )  # fmt: skip
 
@@ -139,13 +139,13 @@ def memory() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("mends", [RepairScope.TORN_END, RepairScope.DAMAGE], ids=["served", "repaired"])
+@pytest.mark.parametrize("repair_scope", [RepairScope.TORN_END, RepairScope.DAMAGE], ids=["served", "repaired"])
 @pytest.mark.parametrize(
     "step", [37, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.campaign])], ids=["sample", "all"]
 )
 @pytest.mark.parametrize("name", KINDS)
 def test_a_changed_bit_of_an_index_hides_no_record_and_no_loss_is_claimed(
-    logs: dict[str, Made], memory: Path, name: str, step: int, mends: RepairScope
+    logs: dict[str, Made], memory: Path, name: str, step: int, repair_scope: RepairScope
 ) -> None:
     made = logs[name]
     bits = [(path.name, bit) for path in indexes(made.folder) for bit in range(8 * path.stat().st_size)]
@@ -155,7 +155,7 @@ def test_a_changed_bit_of_an_index_hides_no_record_and_no_loss_is_claimed(
         content = bytearray((path / file).read_bytes())
         content[bit // 8] ^= 0x80 >> bit % 8
         (path / file).write_bytes(content)
-        log = opened(path, made.config, made.end, mends)
+        log = opened(path, made.config, made.end, repair_scope)
         assert not [line for line in log.loaded.notes if "lost" in line], (file, bit)
         assert log.loaded.cuts == []
         assert facts_of(log, made.end) == made.facts, (file, bit)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError, MetadataError
 from magicbyte.engine.log.files.filesystem import LocalFiles, clone_file, is_locked
 from magicbyte.engine.log.files.names import QUARANTINE
-from magicbyte.engine.log.live.loading import set_aside
+from magicbyte.engine.log.live.loading import move_to_quarantine
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.ports import CreateNode, SetNode
 from magicbyte.server.metadata.layout import check_node
@@ -196,7 +196,7 @@ def _replace(files: WritableFileSystem, path: Path) -> None:
     """Replace the database at `path` by the salvaged one. What is no file of a database goes to the quarantine."""
     for each in (f"{path}{ending}" for ending in FILES):
         if os.path.lexists(each) and not Path(each).is_file():
-            set_aside(files, each, str(path.parent / QUARANTINE))
+            move_to_quarantine(files, each, str(path.parent / QUARANTINE))
     _delete(files, str(path))
     files.sync_directory(str(path.parent))
     files.rename(f"{path}{_SALVAGED}", str(path))

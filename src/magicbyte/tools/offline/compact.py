@@ -249,7 +249,7 @@ def _opened(
     changing()
     log = PartitionLog.open(
         files, partition.path, config, monotonic_ms=options.now_ms, clean=True, log_start_offset=start,
-        mends=RepairScope.NOTHING,
+        repair_scope=RepairScope.NOTHING,
     )  # fmt: skip
     log.high_watermark = _high_watermark(files, partition, log)
     try:

@@ -245,7 +245,7 @@ def _apply(files: LocalFiles, plan: _RetainPlan, limits: RetentionLimits) -> Ret
         return plan.result
     log = PartitionLog.open(
         files, plan.partition.path, plan.config, monotonic_ms=limits.now_ms, clean=True, log_start_offset=plan.start,
-        mends=RepairScope.NOTHING,
+        repair_scope=RepairScope.NOTHING,
     )  # fmt: skip
     log.high_watermark = plan.result.high_watermark
     removed = log.delete_old_segments(Moment.fixed(limits.now_ms))

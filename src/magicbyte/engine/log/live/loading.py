@@ -115,7 +115,7 @@ def load(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     quarantine: str | None = None,
-    mends: RepairScope = RepairScope.TORN_END,
+    repair_scope: RepairScope = RepairScope.TORN_END,
 ) -> Loaded:
     """Clean up the existing `folder` of a log and open it.
 
@@ -123,10 +123,10 @@ def load(
     Otherwise everything from the segment with `recovery_point` on is walked, and cut after the last sound entry.
     `quarantine`: the directory for bytes that are cut off or replaced. Changes are durable once the folder is synced,
     which `PartitionLog.open` does last. Raises CorruptRecordError if something is missing, or must be cut off and
-    `mends` does not allow it.
+    `repair_scope` does not allow it.
     """
     loaded = Loaded([], 0, config.rules.producer_states(), LeaderEpochs())
-    _quarantine_non_files(files, folder, loaded, quarantine, mends)
+    _quarantine_non_files(files, folder, loaded, quarantine, repair_scope)
     finish_swaps(files, folder, config)
     logs = {base for base, kind, _ in offset_files(files, folder) if kind == LOG}
     lost = [(base, kind) for base, kind, _ in offset_files(files, folder) if kind in INDEXES and base not in logs]
@@ -135,7 +135,7 @@ def load(
         if clean and files.entry(f"{folder}/{base:020}{kind}").size:
             error = CorruptRecordError("segment", expected=f"a file, as there is its {kind}", found="none")
             error.locate(path=f"{folder}/{base:020}{LOG}")
-            if mends is not RepairScope.DAMAGE:
+            if repair_scope is not RepairScope.DAMAGE:
                 raise error
             loaded.notes.append(f"{error}: its records are lost")
     for base, kind in lost:
@@ -143,10 +143,10 @@ def load(
     loaded.epochs = _epochs(files, folder, config, loaded)
     loaded.epochs_found = list(loaded.epochs.entries)
     try:
-        opening = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine, mends)
+        opening = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine, repair_scope)
         producers = opening.run(recovery_point)
         if clean:
-            _check_end(loaded, folder, recovery_point, log_start_offset if logs else 0, mends)
+            _check_end(loaded, folder, recovery_point, log_start_offset if logs else 0, repair_scope)
     except (CorruptRecordError, OutOfDescriptorsError, OSError):
         for segment in loaded.segments:
             segment.release()
@@ -195,7 +195,7 @@ def settle_dialect(files: WritableFileSystem, folder: str, dialect: Dialect) -> 
 
 
 def _quarantine_non_files(
-    files: WritableFileSystem, folder: str, loaded: Loaded, quarantine: str | None, mends: RepairScope
+    files: WritableFileSystem, folder: str, loaded: Loaded, quarantine: str | None, repair_scope: RepairScope
 ) -> None:
     """Move directories, pipes and dead links with the name of a log's file into the quarantine.
 
@@ -206,15 +206,15 @@ def _quarantine_non_files(
         path = f"{folder}/{name}"
         if name not in regular and is_log_file(name):
             needed = name.endswith(LOG) or name == MESSAGE_DIALECT
-            if quarantine is None or (needed and mends is not RepairScope.DAMAGE):
+            if quarantine is None or (needed and repair_scope is not RepairScope.DAMAGE):
                 raise CorruptRecordError("file", expected="a regular one", found="something else").locate(path=path)
-            target = set_aside(files, path, quarantine)
+            target = move_to_quarantine(files, path, quarantine)
             loaded.notes.append(f"{path}: expected a regular file, found something else, which is in {target} now")
         elif is_named_by_offset(name) and offset_file(name.removesuffix(".tmp")) is None:
             loaded.notes.append(f"{path}: ignored: it is not a file of a log")
 
 
-def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
+def move_to_quarantine(files: WritableFileSystem, path: str, quarantine: str) -> str:
     """Move anything at `path` into the quarantine, durably there; return its new path.
 
     A crash may bring back its old name: then it is moved again.
@@ -233,7 +233,9 @@ def set_aside(files: WritableFileSystem, path: str, quarantine: str) -> str:
     return target
 
 
-def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offset: int, mends: RepairScope) -> None:
+def _check_end(
+    loaded: Loaded, folder: str, recovery_point: int, log_start_offset: int, repair_scope: RepairScope
+) -> None:
     """Raise CorruptRecordError if a closed log lost everything, or would begin after its end.
 
     If only its end differs, add a note. The difference may be just the offsets at the end of its last set that have no
@@ -244,7 +246,7 @@ def _check_end(loaded: Loaded, folder: str, recovery_point: int, log_start_offse
         return
     error = CorruptRecordError("end of the log", expected=f"offset {expected}", found=loaded.end_offset)
     error.locate(path=loaded.segments[-1].path(LOG) if loaded.segments else folder)
-    if mends is not RepairScope.DAMAGE and (not loaded.segments or log_start_offset > recovery_point):
+    if repair_scope is not RepairScope.DAMAGE and (not loaded.segments or log_start_offset > recovery_point):
         raise error
     loaded.notes.append(f"{error}: its records are lost; the next record gets offset {expected}")
 
@@ -354,7 +356,7 @@ class _Opening:
     bases: list[int]
     clean: bool
     quarantine: str | None
-    mends: RepairScope
+    repair_scope: RepairScope
     closed_at: int = 0  # the log's end when it was closed
     unsure: int = 0  # base of the first segment that a crash may have torn
 
@@ -411,7 +413,7 @@ class _Opening:
                 if segment.names_more_than_there_is(self.closed_at if following is None else following):
                     path = segment.path(LOG)
                     missing = CorruptRecordError("log", expected="what its index names", found=f"{segment.size} bytes")
-                    if self.mends is not RepairScope.DAMAGE:
+                    if self.repair_scope is not RepairScope.DAMAGE:
                         raise missing.locate(path=path) from None
                     self.loaded.notes.append(f"{missing.locate(path=path)}: the records after them are lost")
                 elif not any(str(error.path) in note for note in self.loaded.notes):
@@ -456,8 +458,8 @@ class _Opening:
         is_room = self.config.preallocate and self._following(segment) is None
         if is_room and next(data_pieces(segment.log.opened(), kept), None) is None:
             return  # nothing was ever written there
-        torn = self.mends is RepairScope.TORN_END and not self._was_whole(segment)
-        if self.mends is not RepairScope.DAMAGE and not torn:
+        torn = self.repair_scope is RepairScope.TORN_END and not self._was_whole(segment)
+        if self.repair_scope is not RepairScope.DAMAGE and not torn:
             found = f"{segment.log.size - kept} bytes that are none"
             why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
             raise why.locate(path=segment.path(LOG))

@@ -51,7 +51,7 @@ from magicbyte.engine.log.files.names import (
 )
 from magicbyte.engine.log.files.open_files import DEFAULT_LIMIT, OpenFiles
 from magicbyte.engine.log.live.config import LogConfig
-from magicbyte.engine.log.live.loading import RepairScope, set_aside
+from magicbyte.engine.log.live.loading import RepairScope, move_to_quarantine
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import TopicPartition
 
@@ -246,8 +246,8 @@ class LogDirectory:
         try:
             self._parsed(metadata, checkpoints.parse_partition_metadata, "the topic's id is that of the metadata")
             health = Health(self._folder(key), tells=False)  # an error of one path does not affect other logs
-            mends = RepairScope.DAMAGE if self.settings.repairs else RepairScope.TORN_END
-            log = self._opened(key, monotonic_ms, offsets, health, mends, clean=self.was_clean)
+            repair_scope = RepairScope.DAMAGE if self.settings.repairs else RepairScope.TORN_END
+            log = self._opened(key, monotonic_ms, offsets, health, repair_scope, clean=self.was_clean)
             log.health = self.health
             self.logs[key] = log
         except (LogDirectoryOfflineError, OSError) as error:
@@ -274,7 +274,7 @@ class LogDirectory:
         monotonic_ms: int,
         offsets: Mapping[str, Mapping[TopicPartition, int]],
         health: Health,
-        mends: RepairScope,
+        repair_scope: RepairScope,
         *,
         clean: bool,
     ) -> PartitionLog:
@@ -290,7 +290,7 @@ class LogDirectory:
             quarantine=f"{self.path}/{QUARANTINE}",
             lowered=self.checkpoint_recovery_points,
             jitter=self.settings.jitter,
-            mends=mends,
+            repair_scope=repair_scope,
         )
 
     def _check_identity(self) -> None:
@@ -531,7 +531,7 @@ class LogDirectory:
             self.notes += _set_aside_unless_file(self.files, self.path, name)
             return None
         except CorruptRecordError as error:
-            target = set_aside(self.files, path, f"{self.path}/{QUARANTINE}")
+            target = move_to_quarantine(self.files, path, f"{self.path}/{QUARANTINE}")
             self.notes.append(f"{error}: {consequence}; the file is in {target} now")
             return None
 
@@ -552,7 +552,7 @@ def _set_aside_unless_file(files: WritableFileSystem, path: str, name: str) -> l
     """Quarantine anything but a file that has the name of one of the directory's own files; return a note."""
     if name not in files.names(path) or name in _regular(files, path):
         return []
-    target = set_aside(files, f"{path}/{name}", f"{path}/{QUARANTINE}")
+    target = move_to_quarantine(files, f"{path}/{name}", f"{path}/{QUARANTINE}")
     return [f"{path}/{name}: expected a regular file, found something else, which is in {target} now"]
 
 

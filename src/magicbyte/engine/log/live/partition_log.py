@@ -122,14 +122,14 @@ class PartitionLog:
         quarantine: str | None = None,
         lowered: Callable[[], None] = lambda: None,
         jitter: Callable[[int], int] = lambda _most: 0,
-        mends: RepairScope = RepairScope.TORN_END,
+        repair_scope: RepairScope = RepairScope.TORN_END,
     ) -> PartitionLog:
         """Open the log in `folder` for appends. Create it if need be, and recover it after a crash.
 
         `clean`, `recovery_point` and `log_start_offset` come from the log directory's files. `lowered` is called with a
         lower recovery point before a truncation, and makes it durable. `jitter` draws a number from 0 to the given one.
         Raises LogDirectoryError for a log of another dialect, and CorruptRecordError if a recovery would have to
-        truncate damage that `mends` does not name.
+        truncate damage that `repair_scope` does not name.
         """
         files = bounded(files, health := health or Health(folder))
         with health:
@@ -145,7 +145,7 @@ class PartitionLog:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 quarantine=quarantine,
-                mends=mends,
+                repair_scope=repair_scope,
             )
             self = cls(files, folder, config, loaded, health, lowered, jitter)
             self.log_start_offset = max(log_start_offset, self.log_start_offset)
