@@ -58,7 +58,7 @@ def truncation_by_the_high_watermark_which_is_kip_101(_patch: Patch) -> None:
 
 @planted("2.8", 12)
 def a_leader_that_does_not_tell_where_logs_diverge(patch: Patch) -> None:
-    patch.setattr(fetch._PartitionRead, "_diverging", lambda *_: None)
+    patch.setattr(fetch, "_diverging", lambda *_: None)
 
 
 @planted("2.8", 6)

@@ -9,6 +9,7 @@ import pytest
 from magicbyte.engine.log.live.segment import FileSlice
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.apis import fetch
+from magicbyte.server.apis.broker_parts import BrokerParts
 from magicbyte.server.partitions.partition import ServedPartition
 from simulation.cluster_faults import UnsoundError
 from simulation.migration_histories import STEPS, FormatStep, MigrationHistory
@@ -62,15 +63,15 @@ class RolledBackHistory(MigrationHistory):
 
 def test_brokers_that_go_by_the_setting_as_kafkas_do_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a roll-back they give old readers the new format, which is there still."""
-    read = fetch._PartitionRead._newest
+    read = fetch._newest
 
     async def by_setting(
-        self: fetch._PartitionRead, partition: ServedPartition, found: FileSlice, target: int
+        broker: BrokerParts, partition: ServedPartition, found: FileSlice, target: int
     ) -> tuple[int, FileSlice]:
-        newest, found = await read(self, partition, found, target)
-        setting = self.services.runtime.config.log_message_format_version
+        newest, found = await read(broker, partition, found, target)
+        setting = broker.runtime.config.log_message_format_version
         return (min(newest, target) if setting.magic <= target else newest), found
 
-    monkeypatch.setattr(fetch._PartitionRead, "_newest", by_setting)
+    monkeypatch.setattr(fetch, "_newest", by_setting)
     with pytest.raises(UnsoundError, match="was sent magic"):
         RolledBackHistory(2).run()

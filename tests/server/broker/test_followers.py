@@ -10,7 +10,7 @@ import pytest
 
 from builders import run
 from magicbyte.access.client import Client
-from magicbyte.access.client.admin import NewTopic, create_topic
+from magicbyte.access.client.admin import NewTopic, create_topic, delete_records
 from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.errors import ErrorCode, OutOfDescriptorsError
 from magicbyte.engine.ports import TopicPartition
@@ -214,6 +214,26 @@ def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
                 await until(lambda end=end: partition.log.log_end_offset == end + 1)
             assert answers
             assert not sessions  # the connection and its fetch session go on
+
+    run(work())
+
+
+def test_records_are_not_deleted_from_a_log_that_became_a_followers_meanwhile(folder: Path) -> None:
+    async def work() -> None:
+        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+            await make(members, client, 2)
+            await send(client, "t", 0, records(3))
+            await followed(members)
+            leader = members.leader("t")
+            partition = leader.replicas.partitions["t", 0]
+            async with partition.lock:
+                deleting = asyncio.create_task(delete_records(client, "t", 0, 2))
+                await asyncio.sleep(0.1)  # it waits for the lock
+                partition.follow(3 - leader.node_id, partition.leader_epoch + 1)
+            await asyncio.sleep(0.1)
+            assert partition.log.log_start_offset == 0
+            deleting.cancel()
+            await asyncio.gather(deleting, return_exceptions=True)
 
     run(work())
 

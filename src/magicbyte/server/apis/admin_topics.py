@@ -346,8 +346,8 @@ async def _deleted_everywhere(broker: BrokerParts, partition: ServedPartition, t
 
 async def _delete_records(broker: BrokerParts, topic: str, partition: int, offset: int) -> ServedPartition:
     opened = await broker.replicas.opened(topic, partition)
-    opened.led()
     async with opened.lock:  # before `logs_lock`, as appends do
+        opened.led()  # a follower's log begins where its leader's does
         await broker.runtime.logs_lock.acquire_shared()
         try:
             broker.replicas.check_is_there(opened)
