@@ -19,7 +19,7 @@ from magicbyte.access.client import Client
 from magicbyte.access.client.admin import NewTopic, create_topic
 from magicbyte.access.net.stream import SocketStream
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.partitioning import STATE_TOPIC
+from magicbyte.engine.internal_topics import STATE_TOPIC
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -28,7 +28,7 @@ from magicbyte.access.client import Client
 from magicbyte.access.client.client import BrokerNode
 from magicbyte.access.client.fetch import FetchOptions, fetch_sets, records_of
 from magicbyte.engine.errors import MagicbyteError
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.scan import scan
 from magicbyte.engine.transactions.rules import IDLE

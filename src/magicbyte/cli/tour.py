@@ -25,6 +25,7 @@ from magicbyte.cli.options import OutputPath
 from magicbyte.cli.tour_broker import serving
 from magicbyte.cli.tour_stage import COUNT_LINES, ONLY_RECORDS, TourEndedError, TourStage
 from magicbyte.engine.extras import obtain, present
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 
 if TYPE_CHECKING:
     from magicbyte.tools.offline.inventory import PartitionInventory
@@ -358,7 +359,7 @@ class Tour:
 
     def internal_topics(self) -> None:
         """Decode an internal topic of Kafka."""
-        decoders = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "--transaction-log-decoder"}
+        decoders = {OFFSETS_TOPIC: "--offsets-decoder", STATE_TOPIC: "--transaction-log-decoder"}
         chosen = next((each for each in self._sound() if each.partition.topic in decoders and each.tally.batches), None)
         if chosen is None:
             return

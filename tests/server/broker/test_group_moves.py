@@ -12,7 +12,8 @@ import pytest
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.effects import StoreRecords
 from magicbyte.engine.groups.loading import LoadedPartition
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, partition_for
+from magicbyte.engine.groups.partitioning import partition_for
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -15,7 +15,7 @@ import pytest
 from builders import run
 from magicbyte.access.client import Client
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError, NetworkError
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,

@@ -20,7 +20,7 @@ from magicbyte.engine.cluster.acls import (
 )
 from magicbyte.engine.cluster.principal import ANONYMOUS
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError, UnsupportedVersionError
-from magicbyte.engine.groups.partitioning import STATE_TOPIC
+from magicbyte.engine.internal_topics import STATE_TOPIC
 from magicbyte.engine.protocol import APIS, Message, write_request
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages import add_partitions_to_txn as extend

@@ -12,7 +12,7 @@ import pytest
 
 from builders import run
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode, OutOfDescriptorsError
-from magicbyte.engine.groups.partitioning import STATE_TOPIC
+from magicbyte.engine.internal_topics import STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.entry import entries
 from magicbyte.server.broker.broker import Broker

@@ -16,7 +16,8 @@ from builders import run
 from magicbyte.access.client import Client
 from magicbyte.access.client import transaction_admin as admin
 from magicbyte.engine.errors import BrokerError
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC, partition_for
+from magicbyte.engine.groups.partitioning import partition_for
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol import APIS, Message
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

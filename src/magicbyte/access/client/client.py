@@ -15,6 +15,7 @@ from magicbyte.access.client.versions import BrokerVersions
 from magicbyte.access.clock import SystemClock, uniform
 from magicbyte.engine.addresses import addresses
 from magicbyte.engine.errors import BrokerError, ErrorCode, NetworkError, ProtocolError, UnknownTopicError
+from magicbyte.engine.internal_topics import INTERNAL
 from magicbyte.engine.protocol import APIS, NULL_UUID, Message
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
-_INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -98,7 +98,7 @@ class Topic:
     @property
     def is_own(self) -> bool:
         """Whether it belongs to the brokers themselves, which those before 0.10 do not report."""
-        return self.is_internal or self.name in _INTERNAL
+        return self.is_internal or self.name in INTERNAL
 
     @property
     def replicas(self) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-STATE_TOPIC: Final = "__transaction_state"
 _LOWEST: Final = -(1 << 31)
 
 

@@ -28,8 +28,9 @@ from collections.abc import Callable, Collection, Mapping
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.deadlines import Deadlines
 from magicbyte.engine.groups.effects import Caller, Reply
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, partition_for
+from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.groups.terms import CoordinatorTerms, LoadState
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
 from magicbyte.engine.errors import CoordinatorNotAvailableError, ErrorCode, MagicbyteError, TopicExistsError
+from magicbyte.engine.internal_topics import INTERNAL
 from magicbyte.engine.log.files.names import check_topic_name, is_reserved
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.fields import NULL_UUID
@@ -25,7 +26,6 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.routes import MANY, MIB, Route
 from magicbyte.server.stores.cluster_view import NOBODY
-from magicbyte.server.stores.topic_nodes import INTERNAL
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.effects import Marker, Producer
+from magicbyte.engine.internal_topics import INTERNAL
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -52,7 +53,6 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 from magicbyte.server.serving.turns import STEPS_AT_ONCE, Turns
-from magicbyte.server.stores.topic_nodes import INTERNAL
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.groups.config import LATEST, needed_protocol
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.files.checkpoints import PARTITION_METADATA
 from magicbyte.engine.log.files.filesystem import exists
 from magicbyte.engine.log.files.names import folder_name, is_named_by_offset

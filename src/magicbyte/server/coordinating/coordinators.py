@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 
 if TYPE_CHECKING:
     from magicbyte.engine.errors import ErrorCode

@@ -18,8 +18,8 @@ from magicbyte.engine.groups.coordinator import Coordinator
 from magicbyte.engine.groups.effects import Caller, Effect, Marker, Reply, StoreRecords, Tell, encoded
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
 from magicbyte.engine.groups.offsets import end_transaction
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.engine.groups.records import GroupMetadataValue
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsResponse

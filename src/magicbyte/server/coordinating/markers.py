@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, code_of
 from magicbyte.engine.groups.effects import Marker, Producer
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.messages.write_txn_markers import (

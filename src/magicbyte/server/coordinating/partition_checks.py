@@ -14,7 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import BrokerError, ErrorCode, MagicbyteError, UnsupportedVersionError
-from magicbyte.engine.groups.partitioning import STATE_TOPIC, partition_for
+from magicbyte.engine.groups.partitioning import partition_for
+from magicbyte.engine.internal_topics import STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import (

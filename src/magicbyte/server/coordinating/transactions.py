@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.effects import Caller, Reply
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, STATE_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

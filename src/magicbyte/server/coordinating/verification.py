@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode, MagicbyteError
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC, partition_for
+from magicbyte.engine.groups.partitioning import partition_for
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.append.producer_check import OPEN
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey

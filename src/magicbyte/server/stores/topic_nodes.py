@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from magicbyte.engine.internal_topics import INTERNAL
 from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.engine.log.files.names import MOST_PARTITIONS
 from magicbyte.engine.ports import CreateNode, DeleteNode, NodeChange, SetNode, TopicPartition
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore, Node
     from magicbyte.server.settings.config import BrokerConfig
 
-INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics of Kafka's own."""
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from magicbyte.engine.errors import InvalidTopicError, PolicyViolationError, UnknownTopicError, UnknownTopicIdError
+from magicbyte.engine.internal_topics import INTERNAL
 from magicbyte.engine.log.append.rules import AppendRules
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.fields import NULL_UUID
 from magicbyte.server.metadata import layout
 from magicbyte.server.settings import topic_config
 from magicbyte.server.settings.topic_config import TopicConfig
-from magicbyte.server.stores.topic_nodes import INTERNAL
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.log_directory import LogDirectory

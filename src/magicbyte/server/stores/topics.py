@@ -24,6 +24,7 @@ from magicbyte.engine.errors import (
     NoNodeError,
     TopicExistsError,
 )
+from magicbyte.engine.internal_topics import INTERNAL
 from magicbyte.engine.log.files.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from magicbyte.engine.log.files.directory import parse_file
 from magicbyte.engine.log.files.filesystem import exists
@@ -41,7 +42,6 @@ from magicbyte.server.settings import topic_config
 from magicbyte.server.settings.kept_format import warn_beyond
 from magicbyte.server.stores import topic_nodes
 from magicbyte.server.stores.cluster import config_change_notification
-from magicbyte.server.stores.topic_nodes import INTERNAL
 from magicbyte.server.stores.topic_table import ServedTopic, TopicTable
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from magicbyte.access.client.fetch import read_records
 from magicbyte.access.client.group_admin import list_groups
 from magicbyte.access.client.offsets import bounds
 from magicbyte.engine.errors import BrokerError, ErrorCode
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
 from magicbyte.engine.groups.records import OffsetCommitKey, decode_key
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.protocol import APIS
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.decode import DecodeOptions

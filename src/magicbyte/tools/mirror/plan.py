@@ -20,8 +20,8 @@ from magicbyte.access.client.produce import newest_format
 from magicbyte.access.client.source import Source
 from magicbyte.access.client.versions import BrokerVersions
 from magicbyte.engine.errors import BrokerError, ErrorCode, MirrorError
+from magicbyte.engine.internal_topics import CLUSTER_METADATA, OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.log.append.rules import stored_format
-from magicbyte.engine.log.files.names import CLUSTER_METADATA
 from magicbyte.engine.protocol import APIS
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.encode import Format
@@ -32,9 +32,8 @@ from magicbyte.tools.mirror.oversize import OnOversize
 from magicbyte.tools.mirror.progress import DEFAULT_GROUP, BegunTopic, Origin, begun
 from magicbyte.tools.mirror.rewrite import Storage
 
-OFFSETS: Final = "__consumer_offsets"
 # brokers before 0.10 do not flag internal topics
-INTERNAL: Final = frozenset({OFFSETS, "__transaction_state", OFFSET_TOPIC, CLUSTER_METADATA})
+INTERNAL: Final = frozenset({OFFSETS_TOPIC, STATE_TOPIC, OFFSET_TOPIC, CLUSTER_METADATA})
 IDENTICAL: Final = "mirror.identical"
 NOT_COPIED: Final = frozenset(
     {
@@ -176,9 +175,9 @@ async def plan(source: Source, target: Client, choice: Choice) -> list[TopicMirr
         await _broker_settings(target, versions),
         # If no group ever committed, a request for offsets would create the offsets topic.
         await begun(source, choice.group, _sizes(here, names))
-        if OFFSETS in here and isinstance(source, Client)
+        if OFFSETS_TOPIC in here and isinstance(source, Client)
         else {},
-        await begun(target, choice.group, _sizes(there, names.values())) if OFFSETS in there else {},
+        await begun(target, choice.group, _sizes(there, names.values())) if OFFSETS_TOPIC in there else {},
     )
     return [await planner.plan(topic, names[topic.name], there.get(names[topic.name])) for topic in chosen]
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.log.cleaning.compaction import (
     DEFAULT_CONFIG,
     CleanableOffsets,
@@ -92,9 +93,7 @@ class Compacted:
         }
 
 
-BY_BROKERS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__magicbyte_mirror_offsets"}
-)
+BY_BROKERS: Final = frozenset({OFFSETS_TOPIC, STATE_TOPIC, "__share_group_state", "__magicbyte_mirror_offsets"})
 """Topics that brokers and tools create for state by key: their latest records are needed however old they are."""
 
 

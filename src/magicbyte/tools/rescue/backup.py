@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.engine.errors import CorruptRecordError, InvalidTopicError, LogDirectoryError, UnknownTopicError
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.files.checkpoints import MESSAGE_DIALECT, OFFSET_CHECKPOINTS
 from magicbyte.engine.log.files.directory import FoundLogs, PartitionDirectory, survey
 from magicbyte.engine.log.files.left_out import in_use, is_quorums_own, left_out

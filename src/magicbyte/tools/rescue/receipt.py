@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from magicbyte.access.client.fetch import FetchOptions, read_records
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.records.decode import DecodeOptions
 from magicbyte.engine.records.digest import NOTHING, Digest, hash_records
 from magicbyte.engine.records.layout import NO_TIMESTAMP

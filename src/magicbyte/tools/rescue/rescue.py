@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from magicbyte.access.client import Client
 from magicbyte.access.client.offsets import bounds
 from magicbyte.engine.errors import LogDirectoryError, MagicbyteError
-from magicbyte.engine.groups.partitioning import OFFSETS_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.files.checkpoints import META_PROPERTIES
 from magicbyte.engine.log.files.directory import PartitionDirectory, discover
 from magicbyte.engine.log.files.filesystem import LocalFiles, make_directory, replace_file, sync_directory

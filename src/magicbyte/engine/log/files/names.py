@@ -11,11 +11,10 @@ import re
 from typing import Final, NamedTuple
 
 from magicbyte.engine.errors import InvalidRequestError, InvalidTopicError
+from magicbyte.engine.internal_topics import CLUSTER_METADATA
 from magicbyte.engine.log.files.checkpoints import LEADER_EPOCHS, MESSAGE_DIALECT, PARTITION_METADATA
 from magicbyte.engine.ports import TopicPartition
 
-CLUSTER_METADATA: Final = "__cluster_metadata"
-"""The topic of a KRaft quorum: its folder is the controller's, and no topic of a broker."""
 QUARANTINE: Final = "quarantine"
 """The folder of a log directory that keeps truncated or replaced bytes."""
 MOST_PARTITIONS: Final = 10_000
