@@ -10,18 +10,22 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar, cast
 
 from magicbyte.access.net.server import AdmittedConnection, Entrance
 from magicbyte.access.net.stream import Buffer
 from magicbyte.access.security.server import credential_of_password
+from magicbyte.engine.cluster.changes import ScramCredentialChanged, apply
+from magicbyte.engine.cluster.image import ClusterImage
 from magicbyte.engine.errors import MagicbyteError
+from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.serving.dispatch import Dispatcher, Router
 from magicbyte.server.serving.entrance import EntranceServices, entrances
 from magicbyte.server.serving.runtime import Runtime
 from magicbyte.server.settings.config import BrokerConfig
-from magicbyte.server.stores.scram_users import change_of, credential_of, secret_of_decoys
+from magicbyte.server.stores.scram_users import credential_of, secret_of_decoys
 
 PASSWORD: Final = "wonderland"
 HANDSHAKE: Final = bytes.fromhex("0011000100000001000163")
@@ -140,12 +144,14 @@ class _Place:
         )
         self.runtime = runtime = Runtime(config, config.offer, threads=_AtOnce)
         store = MemoryStore(runtime.clock)
-        store.create("/config/users", parents=True)
-        kept = credential_of_password("SCRAM-SHA-256", PASSWORD, b"salt of a test").dump()
-        store.transaction([change_of(store, "alice", {"SCRAM-SHA-256": kept})])
-        router = Router(runtime, lambda module: config.offer if module == "api_versions" else None, None)
+        kept = credential_of_password("SCRAM-SHA-256", PASSWORD, b"salt of a test")
+        image = apply(ClusterImage(), ScramCredentialChanged("alice", "SCRAM-SHA-256", kept))
+        router = Router(runtime, BROKER_ROUTES, SimpleNamespace(runtime=runtime), None)
         services = EntranceServices(
-            runtime, partial(credential_of, store), partial(secret_of_decoys, store), partial(Dispatcher, router)
+            runtime,
+            partial(credential_of, lambda: image),
+            partial(secret_of_decoys, store),
+            partial(Dispatcher, router),
         )
         self.entrance: Entrance = entrances(services)[LISTENER]
 

@@ -18,11 +18,12 @@ from interop import jvm, kafka_oracle
 from magicbyte.access.clock import SystemClock
 from magicbyte.access.security.scram import HASHES
 from magicbyte.access.security.server import credential_of_password
-from magicbyte.engine.ports import CreateNode, MetadataStore
+from magicbyte.engine.cluster.changes import ScramCredentialChanged
+from magicbyte.engine.cluster.image import ClusterImage
+from magicbyte.engine.ports import CreateNode
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
-from magicbyte.server.stores.cluster import config_change_notification
-from magicbyte.server.stores.scram_users import change_of
-from magicbyte.server.stores.znodes.clients import USERS, sanitised
+from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
+from magicbyte.testing import Broker
 from magicbyte.testing.certificates import HOSTS, Authority
 
 USER: Final = "alice"
@@ -121,10 +122,17 @@ class Stores:
             return {"sasl_mechanism": mechanism, "sasl_plain_username": USER, "sasl_plain_password": password}
         return {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": password}
 
-    def add_user(self, metadata: MetadataStore) -> None:
-        """Let the user log in by SCRAM to a broker of ours, too."""
-        kept = {each: credential_of_password(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
-        metadata.transaction([change_of(metadata, USER, kept)])
+    def add_user(self, broker: Broker) -> None:
+        """Let the user log in by SCRAM to a broker of ours, which runs in its own thread, too."""
+        store, thread = broker.served.cluster_store, broker._thread
+        assert thread is not None
+        thread.run(store.propose(_credentials(), store.image))
+
+
+def _credentials() -> list[ScramCredentialChanged]:
+    return [
+        ScramCredentialChanged(USER, each, credential_of_password(each, PASSWORD, b"salt of a test")) for each in HASHES
+    ]
 
 
 def properties(path: Path, settings: Mapping[str, str], before: str = "") -> Path:
@@ -177,11 +185,10 @@ def _add_user(state: jvm.Json) -> None:
     """Let the user log in by SCRAM to a real broker: by its ZooKeeper, as ours writes it, or by its API."""
     if state["zookeeper"]:
         with closing(ZooKeeperStore(state["zookeeper"])) as store:
-            kept = {each: credential_of_password(each, PASSWORD, b"salt of a test").dump() for each in HASHES}
             if store.exists(USER_NODES) is None:  # 0.10 has it when it needs it
                 store.transaction([CreateNode(USER_NODES, b"")])
-            told = config_change_notification(store, USERS, sanitised(USER), SystemClock().now_ms(), None)
-            store.transaction([change_of(store, USER, kept), *told])
+            terms = WritingTerms(SystemClock().now_ms(), None)
+            store.transaction(node_changes(store, ClusterImage(), _credentials(), terms))
         return
     admin = AdminClient({"bootstrap.servers": state["bootstrap"]})
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # KRaft refuses both in one request

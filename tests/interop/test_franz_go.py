@@ -135,7 +135,7 @@ def test_its_tests_of_logins_by_scram_pass(program: tuple[Path, Path], bits: str
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
     }
     with Broker(settings) as broker:
-        Stores(tmp_path).add_user(broker.served.metadata)
+        Stores(tmp_path).add_user(broker)
         told = {
             "KGO_SEEDS": broker.address("PLAINTEXT"),
             "KGO_TEST_RF": "1",

@@ -87,7 +87,7 @@ def mirrored(address: str, stores: Stores, folder: Path) -> None:
     )
     (folder / "mirror").write_text(both)
     with Broker(stores.broker_settings()) as ours:
-        stores.add_user(ours.served.metadata)
+        stores.add_user(ours)
         to = ours.address("LOGIN")
         run_mirror = ("mirror", "--from", address, "--to", to, "--config", folder / "mirror", "--topics", "PLAIN")
         said(*run_mirror, "--until-caught-up", "--yes")

@@ -68,7 +68,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
 @pytest.fixture(scope="module")
 def broker(stores: Stores) -> Iterator[Broker]:
     with Broker(stores.broker_settings()) as made:
-        stores.add_user(made.served.metadata)
+        stores.add_user(made)
         yield made
 
 

@@ -151,7 +151,7 @@ class Broker:
 
             watch(turned)
         if self.security is not None:
-            self.security.add_users(broker.metadata)
+            await broker.cluster_store.propose(self.security.credentials(), broker.cluster_store.image)
         self._broker = broker
 
     def _secure(self) -> dict[str, str]:

@@ -13,11 +13,11 @@ from magicbyte.access.security.sasl import PLAIN
 from magicbyte.access.security.scram import HASHES
 from magicbyte.access.security.server import credential_of_password
 from magicbyte.access.security.settings import PROTOCOLS, ClientSecurity
-from magicbyte.server.stores.scram_users import change_of
+from magicbyte.engine.cluster.changes import ScramCredentialChanged
 from magicbyte.testing.certificates import Authority
 
 if TYPE_CHECKING:
-    from magicbyte.engine.ports import MetadataStore
+    pass
 
 _MECHANISMS: Final = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 _WORD: Final = re.compile(r"[\w.@-]+")
@@ -68,11 +68,13 @@ class Security:
             settings["super.users"] = f"User:{broker}"
         return settings
 
-    def add_users(self, metadata: MetadataStore) -> None:
-        """Add the users' SCRAM credentials."""
-        for name, password in self.users.items():
-            kept = {each: credential_of_password(each, password, secrets.token_bytes(16)).dump() for each in HASHES}
-            metadata.transaction([change_of(metadata, name, kept)])
+    def credentials(self) -> list[ScramCredentialChanged]:
+        """Return the users' SCRAM credentials, as changes of a cluster."""
+        return [
+            ScramCredentialChanged(name, each, credential_of_password(each, password, secrets.token_bytes(16)))
+            for name, password in self.users.items()
+            for each in HASHES
+        ]
 
     def java(self, user: str | None = None, mechanism: str = PLAIN) -> dict[str, str]:
         """Return settings of Java clients, and of magicbyte's."""

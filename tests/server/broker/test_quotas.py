@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pytest
 
+from engine.cluster.builders import CREDENTIAL
 from magicbyte.access.client.connection import Connection
 from magicbyte.access.security.quotas import QuotaType
-from magicbyte.engine.cluster.changes import QuotasChanged
+from magicbyte.engine.cluster.changes import QuotasChanged, ScramCredentialChanged
 from magicbyte.engine.cluster.image import ClusterImage
 from magicbyte.engine.cluster.quotas import QuotaEntity
 from magicbyte.engine.errors import BadVersionError, ErrorCode
@@ -32,7 +33,6 @@ from magicbyte.server.apis.admin_quotas import CLIENT_ID, IP, USER
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.settings.settings import LONG_MAX
-from magicbyte.server.stores import scram_users
 from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 from magicbyte.testing.world import World
 from server.broker.builders import asking, made, records
@@ -550,7 +550,9 @@ def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_afte
         lambda store: node_changes(
             store, ClusterImage(), [QuotasChanged(QuotaEntity("a"), {PRODUCE: 7.0})], WritingTerms(0, None)
         ),
-        lambda store: [scram_users.change_of(store, "a", {"SCRAM-SHA-512": "new"})],
+        lambda store: node_changes(
+            store, ClusterImage(), [ScramCredentialChanged("a", "SCRAM-SHA-512", CREDENTIAL)], WritingTerms(0, None)
+        ),
     ],
     ids=["quotas", "credentials"],
 )

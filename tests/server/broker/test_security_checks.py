@@ -18,6 +18,7 @@ from magicbyte.access.net import descriptors, server
 from magicbyte.access.net.stream import SocketStream
 from magicbyte.access.security.server import credential_of_password
 from magicbyte.engine.cluster.acls import AclOperation, Permission
+from magicbyte.engine.cluster.changes import ScramCredentialChanged
 from magicbyte.engine.errors import ErrorCode, NetworkError
 from magicbyte.engine.protocol.messages import alter_user_scram_credentials as rescram
 from magicbyte.engine.protocol.messages import (
@@ -34,7 +35,6 @@ from magicbyte.engine.protocol.messages import offset_fetch as committed
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.broker.broker import Broker as Served
 from magicbyte.server.metadata import layout
-from magicbyte.server.stores.scram_users import change_of
 from magicbyte.testing import Broker
 from magicbyte.testing.certificates import Authority
 from server.broker.raw_logins import Raw, error_of
@@ -72,11 +72,11 @@ async def scram_login(broker: Broker, password: str) -> bytes:
 def test_26_a_changed_credential_counts_for_the_next_login_and_ends_no_connection() -> None:
     async def work(broker: Broker) -> None:
         assert broker.security is not None
-        store = broker.served.metadata
         async with Client(broker.bootstrap_servers, security=broker.security.client(mechanism="SCRAM-SHA-256")) as old:
             await old.topics()
-            kept = credential_of_password("SCRAM-SHA-256", "new", b"salt").dump()
-            store.transaction([change_of(store, USER, {"SCRAM-SHA-256": kept})])
+            kept = credential_of_password("SCRAM-SHA-256", "new", b"salt")
+            store = broker.served.cluster_store
+            await store.propose([ScramCredentialChanged(USER, "SCRAM-SHA-256", kept)], store.image)
             assert error_of(await scram_login(broker, "new")) == 0
             assert error_of(await scram_login(broker, USERS[USER])) == 58
             await old.topics()
@@ -91,16 +91,20 @@ def test_25_27_credentials_that_are_damaged_or_too_weak_let_nobody_in_and_the_lo
     weak = credential_of_password("SCRAM-SHA-256", USERS[USER], b"salt", 4095).dump()
 
     async def work(broker: Broker) -> None:
-        store = broker.served.metadata
-        said = set()
+        said, path = set(), f"/config/users/{USER}"
+
+        async def put(text: str) -> None:
+            broker.served.metadata.set(path, layout.dump_config({"SCRAM-SHA-256": text}))
+            await broker.served.cluster_store.reread("users", USER)
+
         for text in (*[good.rpartition(",")[0]] * 30, f"{good},more=1", weak):
-            store.transaction([change_of(store, USER, {"SCRAM-SHA-256": text})])
+            await put(text)
             answer = await scram_login(broker, USERS[USER])
             assert error_of(answer) == 58
             said.add(answer)
         assert len(said) == 1
         assert b"invalid credentials" in said.pop()
-        store.transaction([change_of(store, USER, {"SCRAM-SHA-256": good})])
+        await put(good)
         assert error_of(await scram_login(broker, USERS[USER])) == 0
 
     with caplog.at_level(logging.WARNING):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -78,6 +78,11 @@ class DamagedPart(NamedTuple):
 def credential_part(user: str, mechanism: str) -> DamagedPart:
     """Return the part that is damaged if a user's credential cannot be read."""
     return DamagedPart(DamagedSection.CREDENTIAL, f"{mechanism} {user}")
+
+
+def users_with_damage(damage: Iterable[DamagedPart]) -> set[str]:
+    """Return the users with a credential that cannot be read."""
+    return {part.name.partition(" ")[2] for part in damage if part.section is DamagedSection.CREDENTIAL}
 
 
 Settings: TypeAlias = Mapping[str, str]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
-from urllib.parse import unquote
 
 from magicbyte.access.security.scram import LEAST_ITERATIONS
 from magicbyte.access.security.server import credential_of_salted
+from magicbyte.engine.cluster import store
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.cluster.changes import ProposedChange, ScramCredentialChanged
+from magicbyte.engine.cluster.image import credential_part, users_with_damage
 from magicbyte.engine.cluster.scram import Credential
-from magicbyte.engine.errors import ErrorCode, MagicbyteError, MetadataError, SecurityError
+from magicbyte.engine.errors import ErrorCode, MagicbyteError, RequestRefusedError, SecurityError
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -26,7 +29,6 @@ from magicbyte.engine.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from magicbyte.server.metadata import layout
 from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
     AuthorizedCaller,
@@ -35,13 +37,10 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import MANY, MIB, Route
-from magicbyte.server.stores.cluster import config_change_notification
-from magicbyte.server.stores.scram_users import change_of
-from magicbyte.server.stores.topic_nodes import children, settings_of
-from magicbyte.server.stores.znodes.clients import USERS, sanitised
+from magicbyte.server.stores.znodes.clients import check_user, sanitised
 
 if TYPE_CHECKING:
-    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.engine.cluster.image import ClusterImage
     from magicbyte.engine.protocol import Message
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.request import Handler
@@ -56,9 +55,8 @@ async def describe(
 ) -> DescribeUserScramCredentialsResponse:
     """Return the mechanisms for which users have credentials, never more of them."""
     asked = Counter(each.name for each in request.message.users or ())
-    reading = broker.runtime.reading
-    stored = await reading.run(children, broker.metadata, f"{layout.CONFIG}/{USERS}")
-    names = asked or [unquote(each) for each in sorted(stored) if each != layout.DEFAULT_ENTITY]
+    image = broker.cluster_store.image
+    names = asked or sorted(image.scram_users.keys() | users_with_damage(image.damage), key=sanitised)
     results = []
     async for name in request.turns.over(names, _STEPS):
         result = DescribeUserScramCredentialsResult(user=name, error_message=None)
@@ -67,8 +65,8 @@ async def describe(
             result.error_message = "Cannot describe SCRAM credentials for the same user twice in a single request"
         else:
             try:
-                result.credential_infos = await reading.run(_infos, broker.metadata, name)
-            except (SecurityError, MetadataError) as error:
+                result.credential_infos = _infos(image, name)
+            except SecurityError as error:
                 result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
             if not result.credential_infos and not result.error_code:
                 if not asked:
@@ -79,10 +77,14 @@ async def describe(
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-def _infos(metadata: MetadataStore, user: str) -> list[CredentialInfo]:
-    own = settings_of(metadata, USERS, sanitised(user))
+def _infos(image: ClusterImage, user: str) -> list[CredentialInfo]:
+    """Return the mechanisms of a user. Raises SecurityError if a credential is damaged."""
+    for mechanism in _MECHANISMS.values():
+        if (why := image.damage.get(credential_part(user, mechanism))) is not None:
+            raise SecurityError(why)
+    own = image.scram_users.get(user, {})
     return [
-        CredentialInfo(mechanism=number, iterations=Credential.load(own[name]).iterations)
+        CredentialInfo(mechanism=number, iterations=own[name].iterations)
         for number, name in _MECHANISMS.items()
         if name in own
     ]
@@ -92,7 +94,7 @@ async def alter(
     broker: BrokerParts, request: Request[AlterUserScramCredentialsRequest]
 ) -> AlterUserScramCredentialsResponse:
     """Set and delete credentials: all changes of a user, or none."""
-    message, wanted = request.message, dict[str, dict[str, str | None]]()
+    message, wanted = request.message, dict[str, dict[str, Credential | None]]()
     faults: dict[str, tuple[ErrorCode, str]] = {}
     named: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*message.deletions, *message.upsertions]
     async for named_user in request.turns.over(named, _STEPS):
@@ -118,37 +120,28 @@ async def alter(
         else:
             name = _MECHANISMS[user.mechanism]
             kept = credential_of_salted(name, bytes(user.salted_password), bytes(user.salt), user.iterations)
-            wanted[user.name][name] = kept.dump()
-    async for gone in request.turns.over(message.deletions, _STEPS):
-        if gone.name in faults:
-            continue
-        try:
-            own = await broker.runtime.reading.run(settings_of, broker.metadata, USERS, sanitised(gone.name))
-        except MetadataError as error:
-            faults[gone.name] = error.code, str(error)
-            continue
-        if _MECHANISMS[gone.mechanism] not in own:
-            why = "Attempt to delete a user credential that does not exist"
-            faults[gone.name] = ErrorCode.RESOURCE_NOT_FOUND, why
+            wanted[user.name][name] = kept
     for name, changes in wanted.items():
         if name not in faults:
             try:
-                await _change(broker, name, changes)
+                await store.change(broker.cluster_store, partial(_decide, name, changes))
             except MagicbyteError as error:
                 faults[name] = error.code, str(error)
     return AlterUserScramCredentialsResponse(results=[_result(name, faults.get(name)) for name in wanted])
 
 
-async def _change(broker: BrokerParts, name: str, changes: Mapping[str, str | None]) -> None:
-    runtime, store = broker.runtime, broker.metadata
-    now_ms = runtime.clock.now_ms()
+def _decide(user: str, changes: Mapping[str, Credential | None], image: ClusterImage) -> list[ProposedChange]:
+    """Return the changes of a user's credentials.
 
-    def change() -> None:
-        told = config_change_notification(store, USERS, sanitised(name), now_ms, runtime.config.tree_protocol)
-        store.transaction([change_of(store, name, changes), *told])
-
-    async with runtime.directory:  # quotas are in the same node, so their changes hold the same lock
-        await runtime.writing.run(change)
+    Raises MetadataError for an impossible name, RequestRefusedError for the deletion of a missing credential.
+    """
+    check_user(user)
+    for mechanism, credential in changes.items():
+        is_known = mechanism in image.scram_users.get(user, {}) or credential_part(user, mechanism) in image.damage
+        if credential is None and not is_known:
+            why = "Attempt to delete a user credential that does not exist"
+            raise RequestRefusedError(ErrorCode.RESOURCE_NOT_FOUND, why)
+    return [ScramCredentialChanged(user, mechanism, credential) for mechanism, credential in changes.items()]
 
 
 def _result(name: str, fault: tuple[ErrorCode, str] | None) -> AlterUserScramCredentialsResult:

@@ -487,7 +487,7 @@ class Broker:
 
         services = EntranceServices(
             self.runtime,
-            partial(scram_users.credential_of, self.metadata),
+            partial(scram_users.credential_of, lambda: self.cluster_store.image),
             partial(scram_users.secret_of_decoys, self.metadata),
             self.handler_of,
         )

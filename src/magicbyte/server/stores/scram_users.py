@@ -1,32 +1,32 @@
-"""SCRAM users in the metadata tree, at Kafka's paths: /config/users/NAME."""
+"""SCRAM users, as logins ask for them; and the secret behind the challenges of unknown users."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from magicbyte.engine.cluster.scram import Credential
-from magicbyte.engine.errors import MetadataError, NodeExistsError, SecurityError
-from magicbyte.engine.ports import CreateNode, NodeChange, SetNode
+from magicbyte.engine.cluster.image import credential_part
+from magicbyte.engine.errors import NodeExistsError
 from magicbyte.server.metadata import layout
-from magicbyte.server.stores.topic_nodes import settings_in, settings_of
-from magicbyte.server.stores.znodes.clients import USERS, sanitised
+from magicbyte.server.stores.znodes.clients import sanitised
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.image import ClusterImage
+    from magicbyte.engine.cluster.scram import Credential
     from magicbyte.engine.ports import MetadataStore
 
 
-def credential_of(metadata: MetadataStore, mechanism: str, tell: Callable[[str], None], user: str) -> Credential | None:
-    """Return a user's credential, or None; `tell` is called with damage."""
-    name = sanitised(user)
-    try:
-        text = settings_of(metadata, USERS, name).get(mechanism)
-        return None if text is None else Credential.load(text)
-    except (SecurityError, MetadataError) as error:
-        tell(f"the {mechanism} credential of user {name}: {error}")
-        return None
+def credential_of(
+    image: Callable[[], ClusterImage], mechanism: str, tell: Callable[[str], None], user: str
+) -> Credential | None:
+    """Return a user's credential in the latest image, or None; `tell` is called with damage."""
+    now = image()
+    credential = now.scram_users.get(user, {}).get(mechanism)
+    if credential is None and (why := now.damage.get(credential_part(user, mechanism))) is not None:
+        tell(f"the {mechanism} credential of user {sanitised(user)}: {why}")
+    return credential
 
 
 def secret_of_decoys(metadata: MetadataStore) -> bytes:
@@ -37,15 +37,3 @@ def secret_of_decoys(metadata: MetadataStore) -> bytes:
     with suppress(NodeExistsError):
         metadata.create(layout.SCRAM_DECOYS, secrets.token_hex(32).encode(), parents=True)
     return metadata.get(layout.SCRAM_DECOYS).data
-
-
-def change_of(metadata: MetadataStore, user: str, changes: Mapping[str, str | None]) -> NodeChange:
-    """Return the change that sets a user's credentials, by mechanism, and deletes those that are None.
-
-    A user's quotas are in the same node. A concurrent change of it makes this one fail.
-    """
-    path = layout.config_path(USERS, sanitised(user))
-    node = metadata.exists(path)
-    kept = {name: text for name, text in settings_in(path, node).items() if name not in changes}
-    data = layout.dump_config(kept | {name: text for name, text in changes.items() if text is not None})
-    return CreateNode(path, data) if node is None else SetNode(path, data, node.version)

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 from magicbyte.access.security.quotas import WHOLE_QUOTAS
 from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
 from magicbyte.server.metadata import layout
+from magicbyte.server.metadata.tree import check_path
 
 USERS: Final = "users"
 CLIENTS: Final = "clients"
@@ -31,6 +32,11 @@ def limit_text(name: str, value: float) -> str:
 def sanitised(user: str) -> str:
     """Return a user's name as stored in the tree."""
     return quote(user, safe="").replace("~", "%7E")
+
+
+def check_user(user: str) -> None:
+    """Raise MetadataError for a user whose name no node can have, such as `..`."""
+    check_path(layout.config_path(USERS, sanitised(user)))
 
 
 def place_of(entity: QuotaEntity) -> tuple[str, str]:

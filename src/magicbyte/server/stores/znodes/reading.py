@@ -324,6 +324,9 @@ def _clients_at(nodes: _Nodes, places: Sequence[tuple[str, str]]) -> ClientParts
         user = clients.user_at(kind, name)
         if user is not None and (own := _credentials(nodes, user, texts or {})):
             credentials[user] = own
+        if user is not None and texts is None and client in nodes.damage:
+            for mechanism in HASHES:
+                nodes.damaged(credential_part(user, mechanism), nodes.damage[client])
     return ClientParts(quotas, rates, credentials)
 
 
