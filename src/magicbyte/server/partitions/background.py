@@ -1,4 +1,14 @@
-"""Periodic work of a broker: checkpoints, due syncs, compaction, retention."""
+"""Periodic work of a broker: checkpoints, due syncs, compaction, retention.
+
+Invariants:
+1. Maintenance holds `Runtime.directory` and `logs_lock` alone, for one step of about STEP_BYTES at a time: appends wait
+   that long, and no other task changes a log meanwhile.
+2. A log is excluded from maintenance while it is deleted (`without`), so that no step continues in a released log.
+3. A due sync runs with `logs_lock` shared, beside appends: it covers the appends before its start.
+4. Periodic checkpoints are written with `Runtime.directory` held: no log is created or deleted meanwhile.
+
+Maintenance ends at the first failure of the disk. A crash within a step leaves what the step says: see `log/live/`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
-"""A partition with a replica on this broker: its log, its role, its lock, and waiting fetches."""
+"""A partition with a replica on this broker: its log, its role, its lock, and waiting fetches.
+
+Invariants:
+1. Log and role are changed with `lock` held; `appends.py` has the lock order, and the one exception.
+2. Everything else here belongs to the event loop. No thread touches it.
+3. Remembered positions are valid in one generation of the log: a truncation makes them void (`_RecentSet`, `_newest`).
+4. `newest_up_to` is an upper bound of the entries' magic, from the segment's beginning on without a gap: fetches skip a
+   scan by it, so too small a bound would send a reader a format that it does not know.
+5. A waiter is registered before it asks for its condition, and woken at each change of the high watermark and of the
+   role: it misses none.
+"""
 
 from __future__ import annotations
 
