@@ -3,8 +3,12 @@
 import asyncio
 import base64
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
 
 from magicbyte.engine.records.columns import Record
 
@@ -48,3 +52,17 @@ def valued(*values: bytes) -> list[Record]:
 async def as_it_is(node: Any) -> Any:
     """Return `node` unchanged."""
     return node
+
+
+def one_pair_of_each(rows: Sequence[Any], columns: Sequence[Any]) -> list[ParameterSet]:
+    """All pairs as `parametrize` takes them: each row with one column, and each column with some row, is in every run.
+
+    The other pairs are marked slow.
+    """
+    return [
+        pytest.param(
+            row, column, marks=() if at % len(columns) == place or place % len(rows) == at else pytest.mark.slow
+        )
+        for at, row in enumerate(rows)
+        for place, column in enumerate(columns)
+    ]

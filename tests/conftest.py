@@ -1,6 +1,7 @@
 """What every test run shares: Hypothesis' settings, and which tests are skipped without Java."""
 
 import functools
+import gc
 import os
 import shutil
 import signal
@@ -24,6 +25,9 @@ settings.load_profile("fixed")
 # A script starts its background jobs with SIGINT ignored, and whatever they start inherits that: tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is collected stays, so nothing is looked for in it: neither meanwhile nor, once it is frozen, in the tests.
+gc.disable()
 
 NEEDS = {"spark": ("java",), "interop": ("javac", "mvn")}
 PACKAGES = {"java": "default-jre-headless", "javac": "default-jdk-headless", "mvn": "maven"}
@@ -83,6 +87,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         {"spark": with_spark, "sources": with_sources}.get(group, others).append(item)
     # `./test` keeps this order. The longest groups come first: at the end, the other processes would wait for them.
     items[:] = with_spark + with_sources + others
+
+
+def pytest_collection_finish() -> None:
+    """Go on collecting garbage, but among what tests make only."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # behind the terminal's reporter

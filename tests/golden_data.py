@@ -189,7 +189,14 @@ def log_cases(*, state: str | None = None, group: str | None = None, topic: str 
 
 
 def one_of_each_kind(cases: Iterable[Case]) -> list[ParameterSet]:
-    """`cases` as `parametrize` takes them: one of each kind is in every run, the others are marked slow.
+    """`cases` as `parametrize` takes them: `those_of_each_kind` are in every run, the others are marked slow."""
+    every = list(cases)
+    chosen = {case.id for case in those_of_each_kind(every)}
+    return [pytest.param(case, id=case.id, marks=() if case.id in chosen else pytest.mark.slow) for case in every]
+
+
+def those_of_each_kind(cases: Iterable[Case]) -> list[Case]:
+    """One case of each kind.
 
     A kind is what code may tell apart: the formats, the codecs, what the topic was made for, what happened to the log.
     Of one kind after another another member is taken, so that all brokers have their share: about a third in all.
@@ -197,11 +204,7 @@ def one_of_each_kind(cases: Iterable[Case]) -> list[ParameterSet]:
     kinds: dict[object, list[Case]] = {}
     for case in cases:
         kinds.setdefault((case.magics, case.codecs_found, case.group, case.state), []).append(case)
-    return [
-        pytest.param(case, id=str(case), marks=() if at == number % len(members) else pytest.mark.slow)
-        for number, members in enumerate(kinds.values())
-        for at, case in enumerate(members)
-    ]
+    return [members[number % len(members)] for number, members in enumerate(kinds.values())]
 
 
 def log_case(case_id: str) -> Case:
@@ -285,6 +288,12 @@ class WireCase:
 def wire_brokers() -> list[str]:
     """Names of the brokers with wire cases, e.g. "3.9.1-ibp2.8"."""
     return sorted(path.stem for path in (GOLDEN / "wire").glob("*.zip"))
+
+
+def wire_brokers_of_each_kind() -> list[ParameterSet]:
+    """The same as `parametrize` takes them: those marked slow have a neighbour with the same formats and versions."""
+    slow = ("0.10.2.2", "2.8.2", "3.9.1-ibp2.8")
+    return [pytest.param(each, marks=pytest.mark.slow if each in slow else ()) for each in wire_brokers()]
 
 
 def wire_cases(broker: str | None = None, prefix: str = "") -> Iterator[WireCase]:

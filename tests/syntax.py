@@ -28,8 +28,26 @@ def parsed(code: str) -> ast.Module:
 
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
-    """The tree of a file, parsed once by a process; do not change it."""
-    return parsed(path.read_text("utf-8"))
+    """The tree of a file, parsed once by a process; do not change it.
+
+    It stays, so it is hidden from the garbage collector, which would look at its nodes again and again.
+    """
+    tree = parsed(path.read_text("utf-8"))
+    gc.freeze()
+    return tree
+
+
+@functools.cache
+def walk(node: ast.AST) -> tuple[ast.AST, ...]:
+    """What `ast.walk` gives, found once by a process: for trees that many tests look at; do not change them."""
+    found = [node]
+    for each in found:  # it grows meanwhile
+        for value in vars(each).values():
+            if isinstance(value, list):
+                found += [part for part in value if isinstance(part, ast.AST)]
+            elif isinstance(value, ast.AST):
+                found.append(value)
+    return tuple(found)
 
 
 @functools.cache

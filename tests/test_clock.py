@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from magicbyte.access.clock import SystemClock
-from syntax import parsed, tree_of
+from syntax import parsed, tree_of, walk
 
 SOURCE = Path(__file__).parent.parent / "src/magicbyte"
 ONLY_PLACE = SOURCE / "access/clock.py"
@@ -25,7 +25,7 @@ OF_NOW = {"gmtime", "localtime", "strftime"}  # of `time`: they read the clock u
 
 def date_readings(tree: ast.AST) -> Iterator[int]:
     """Yield the lines on which a wall clock is read, or its reader is imported by name."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.ImportFrom(module="time", names=names) if {each.name for each in names} & (DATES["time"] | OF_NOW):
                 yield node.lineno
@@ -39,7 +39,7 @@ def date_readings(tree: ast.AST) -> Iterator[int]:
 
 def intervals_of_dates(tree: ast.AST) -> Iterator[int]:
     """Yield the lines on which a fresh date is added to, subtracted from, or compared."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         parts: list[ast.expr] = []
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             parts = [node.left, node.right]

@@ -14,13 +14,13 @@ from typing import Final, TypeAlias
 
 import pytest
 
-from syntax import parsed, sources
+from syntax import parsed, sources, walk
 
 Found: TypeAlias = Iterator[str]
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def attributes_of(node: ast.ClassDef) -> set[str]:
@@ -36,13 +36,13 @@ def sizes_of_frames(tree: ast.AST) -> Found:
     """Find reads and writes of the four bytes before a frame, and of fields at its beginning."""
     structs = {
         target.id
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
         and re.search(r"Struct\('[>!][iI]'\)", ast.unparse(node.value))
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
     }  # fmt: skip
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             text, owner = ast.unparse(node), ast.unparse(node.func.value)
             is_size = node.func.attr in ("unpack", "unpack_from") and (owner in structs or "'>i'" in text)
@@ -56,7 +56,7 @@ def sizes_of_frames(tree: ast.AST) -> Found:
 def frame_magics(tree: ast.AST) -> Found:
     yield from (
         "the magic number of a frame"
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Constant) and node.value in (0x04224D18, b"\x04\x22\x4d\x18")
     )
 
@@ -64,7 +64,7 @@ def frame_magics(tree: ast.AST) -> Found:
 def block_readers(tree: ast.AST) -> Found:
     """Find functions that take a token of an LZ4 block apart, into the sizes of literals and of a match."""
     for function in functions(tree):
-        texts = {ast.unparse(node) for node in ast.walk(function) if isinstance(node, ast.BinOp)}
+        texts = {ast.unparse(node) for node in walk(function) if isinstance(node, ast.BinOp)}
         sizes = [re.fullmatch(r"\((\w+) & 15\) \+ (4|LEAST_MATCH)", text) for text in texts]
         tokens = {size[1] for size in sizes if size is not None}
         if any(f"{token} >> 4" in texts for token in tokens):
@@ -80,7 +80,7 @@ ITS_BYTES: Final = {"pieces", "data", "content", "records", "buffer"}
 
 def append_records(tree: ast.AST) -> Found:
     """Find classes that hold the bytes of a set together with its offsets and largest timestamp."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ClassDef):
             names = attributes_of(node)
             if names >= OF_AN_APPEND and names & ITS_BYTES:
@@ -90,7 +90,7 @@ def append_records(tree: ast.AST) -> Found:
 def set_makers(tree: ast.AST) -> Found:
     """Find functions that read the headers of a set for its facts, or make the record of an append."""
     for function in functions(tree):
-        calls = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+        calls = {ast.unparse(node.func) for node in walk(function) if isinstance(node, ast.Call)}
         if calls & {"record_set", "RecordSet"}:
             yield function.name
 
@@ -100,9 +100,9 @@ def set_makers(tree: ast.AST) -> Found:
 
 def walks_of_entries(tree: ast.AST) -> Found:
     """Find loops that parse one entry after another."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.While):
-            calls = {ast.unparse(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
+            calls = {ast.unparse(part.func) for part in walk(node) if isinstance(part, ast.Call)}
             parsing = {"RecordBatch.parse", "MessageView.parse", "EnrichedMessage.parse", "parse_entry", "entry_size"}
             if calls & parsing:
                 yield ", ".join(sorted(calls & parsing))
@@ -110,7 +110,7 @@ def walks_of_entries(tree: ast.AST) -> Found:
 
 def next_offsets(tree: ast.AST) -> Found:
     """Find sums of an object's last offset and 1, outside of its own properties."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.BinOp) and re.fullmatch(r"(?!self\.last)[\w.]+\.last_offset \+ 1", ast.unparse(node)):
             yield ast.unparse(node)
 
@@ -118,7 +118,7 @@ def next_offsets(tree: ast.AST) -> Found:
 def largest_timestamps(tree: ast.AST) -> Found:
     """Find functions that take the timestamp of an entry from its header by magic."""
     for function in functions(tree):
-        names = {node.id.removesuffix("_AT") for node in ast.walk(function) if isinstance(node, ast.Name)}
+        names = {node.id.removesuffix("_AT") for node in walk(function) if isinstance(node, ast.Name)}
         if names >= {"MAX_TIMESTAMP", "V1_TIMESTAMP"}:
             yield function.name
 
@@ -135,7 +135,7 @@ def is_release(node: ast.expr) -> bool:
 
 
 def comparisons_of_releases(tree: ast.AST) -> Found:
-    for node in ast.walk(tree):
+    for node in walk(tree):
         is_order = isinstance(node, ast.Compare) and not any(isinstance(op, ast.In | ast.NotIn) for op in node.ops)
         if is_order and any(is_release(operand) for operand in (node.left, *node.comparators)):
             yield ast.unparse(node)
@@ -149,9 +149,9 @@ SETTING: Final = re.compile(r"[a-z]+(\.[a-z]+){1,6}")
 
 def settings_typed(tree: ast.AST) -> Found:
     """Find texts of settings that become numbers or flags."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("int", "float", "bool"):
-            texts = (part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
+            texts = (part.value for part in walk(node) if isinstance(part, ast.Constant))
             if "values[" not in ast.unparse(node) and any(isinstance(t, str) and SETTING.fullmatch(t) for t in texts):
                 yield ast.unparse(node)
         elif isinstance(node, ast.Compare) and re.search(r"\.lower\(\) \S.*'true'", ast.unparse(node)):
@@ -161,7 +161,7 @@ def settings_typed(tree: ast.AST) -> Found:
 def topic_settings_parsed(tree: ast.AST) -> Found:
     """Find functions that parse a topic's setting, or make a part's configuration of texts."""
     for function in functions(tree):
-        calls = {ast.unparse(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+        calls = {ast.unparse(node.func) for node in walk(function) if isinstance(node, ast.Call)}
         arguments = {ast.unparse(each.annotation) for each in function.args.args if each.annotation is not None}
         is_config = function.name == "of" and "cls" in ast.unparse(function.args) and "Mapping[str, str]" in arguments
         if is_config or any(re.search(r"(\bTOPIC_SETTINGS\[.*\]|\.setting)\.parse$", call) for call in calls):
@@ -173,8 +173,8 @@ def topic_settings_parsed(tree: ast.AST) -> Found:
 
 def projections(tree: ast.AST) -> Found:
     """Find dictionaries with camelCase keys of which two or more values are attributes of the same object."""
-    own = {node for function in functions(tree) if function.name == "to_json" for node in ast.walk(function)}
-    for node in ast.walk(tree):
+    own = {node for function in functions(tree) if function.name == "to_json" for node in walk(function)}
+    for node in walk(tree):
         if isinstance(node, ast.Dict) and node not in own:
             keys = [key.value for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
             values = [value for value in node.values if isinstance(value, ast.Attribute)]

@@ -9,11 +9,11 @@ import pkgutil
 import re
 from collections.abc import Iterator
 
-from syntax import SOURCE, parsed, sources, tree_of
+from syntax import SOURCE, parsed, sources, tree_of, walk
 
 
 def names_in(tree: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
+    return {each.id for each in walk(tree) if isinstance(each, ast.Name)}
 
 
 def test_one_module_says_where_an_entry_of_each_magic_ends() -> None:
@@ -28,7 +28,7 @@ def test_files_are_walked_over_by_one_generator_and_behind_damage_by_one_loop() 
         name
         for name, tree in sources().items()
         if not name.startswith("records/") and {"SIZE", "SIZE_AT", "_SIZE_AND_MAGIC"} & names_in(tree)
-        for each in ast.walk(tree)
+        for each in walk(tree)
         if isinstance(each, ast.While) and {"SIZE", "SIZE_AT", "unpack"} & names_in(each)
     }
     assert homes == {"log/files/heads.py", "log/files/resync.py", "log/append/index_kernels.py"}
@@ -40,7 +40,7 @@ def test_reports_are_made_json_by_the_room_that_makes_them() -> None:
         f"{name} {each.name}"
         for name, tree in sources().items()
         if name.startswith("cli/")
-        for each in ast.walk(tree)
+        for each in walk(tree)
         if isinstance(each, ast.FunctionDef) and each.name.endswith("_json")
     }
     output = {
@@ -68,7 +68,7 @@ IN_TWO_FILES = {
 def test_no_class_name_stands_in_two_files() -> None:
     homes: dict[str, set[str]] = {}
     for name, tree in sources().items():
-        for each in ast.walk(tree):
+        for each in walk(tree):
             if isinstance(each, ast.ClassDef):
                 homes.setdefault(each.name, set()).add(name)
     assert {name: files for name, files in homes.items() if len(files) > 1 and name not in IN_TWO_FILES} == {}
@@ -85,7 +85,7 @@ def imports() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for module, path in paths.items():
         names = found[module] = set()
-        for each in ast.walk(tree_of(path)):
+        for each in walk(tree_of(path)):
             if isinstance(each, ast.Import):
                 names |= {alias.name for alias in each.names if alias.name in paths}
             elif isinstance(each, ast.ImportFrom) and each.module in paths:
@@ -137,7 +137,7 @@ def bound(body: list[ast.stmt]) -> set[str]:
                 parts = [each.body, getattr(each, "orelse", []), *(one.body for one in getattr(each, "handlers", []))]
                 found |= {name for part in parts for name in bound(part)}
             case _:
-                names = {part.id for part in ast.walk(each) if isinstance(part, ast.Name)}
+                names = {part.id for part in walk(each) if isinstance(part, ast.Name)}
                 found |= names if isinstance(each, ast.Assign | ast.AnnAssign) else set()
     return found
 
@@ -179,7 +179,7 @@ def test_what_tests_and_benchmarks_import_exists() -> None:
     for path in sorted((*(root / "tests").rglob("*.py"), *(root / "benchmarks").rglob("*.py"))):
         if "magicbyte" not in path.read_text():
             continue
-        for each in ast.walk(tree_of(path)):
+        for each in walk(tree_of(path)):
             if isinstance(each, ast.ImportFrom) and each.module and each.module.split(".")[0] == "magicbyte":
                 known = names(each.module)
                 missing += [
@@ -192,7 +192,7 @@ def test_what_tests_and_benchmarks_import_exists() -> None:
 
 def dotted_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield line and text of the names of ours that are strings: targets of `monkeypatch.setattr`, modules for `-m`."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=[ast.Constant(value=str(name)), *_]):
                 candidates = [name]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from syntax import parsed, sources
+from syntax import parsed, sources, walk
 
 RIDDLES: Final = ("each", "found", "part", "place", "said", "told")
 FEW_LINES: Final = 6
@@ -65,7 +65,7 @@ def spans(node: ast.AST) -> dict[str, tuple[int, int]]:
 
 def riddles(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield the first line and the name of each variable of RIDDLES that is used over more than FEW_LINES lines."""
-    for scope in ast.walk(tree):
+    for scope in walk(tree):
         if isinstance(scope, ast.Module | Function | Loop | Comprehension):
             for name, (first, last) in spans(scope).items():
                 if last - first >= FEW_LINES and (isinstance(scope, ast.Module | Function) or binds(scope, name)):

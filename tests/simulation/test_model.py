@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -122,7 +123,11 @@ class LiveLog(RuleBasedStateMachine):
         for base, (last, timestamp, _) in self.batches.items():
             if before <= base and last < start:
                 assert timestamp < self.now - RETENTION_MS, "it was not due"
-        due = [base for base, (_, timestamp, _) in self.batches.items() if timestamp >= self.now - RETENTION_MS]
+        due = [
+            base
+            for base, (last, timestamp, _) in self.batches.items()
+            if last >= before and timestamp >= self.now - RETENTION_MS
+        ]
         if self.log.high_watermark == self.end and due:
             assert start <= max(min(due), before)
             older = [base for base, (last, *_) in self.batches.items() if base < min(due) and last >= start]
@@ -295,17 +300,22 @@ class LiveMergedLog(LiveCompactedLog):
 
 
 def with_settings(machine: type[RuleBasedStateMachine], examples: int) -> Any:
-    machine.TestCase.settings = settings(
+    given = settings(
         max_examples=examples,
         stateful_step_count=40,
         deadline=None,
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow],
     )
-    return machine.TestCase
+    return type("TestCase", (machine.TestCase,), {"settings": given})
 
 
-test_a_live_log_is_what_a_dictionary_says = with_settings(LiveLog, 100)
-test_a_live_enriched_log_is_what_a_dictionary_says = with_settings(LiveEnrichedLog, 40)
-test_a_live_compacted_log_is_what_a_dictionary_says = with_settings(LiveCompactedLog, 60)
-test_a_live_merged_log_is_what_a_dictionary_says = with_settings(LiveMergedLog, 60)
+test_a_live_log_is_what_a_dictionary_says = with_settings(LiveLog, 40)
+test_a_live_enriched_log_is_what_a_dictionary_says = with_settings(LiveEnrichedLog, 20)
+test_a_live_compacted_log_is_what_a_dictionary_says = with_settings(LiveCompactedLog, 25)
+test_a_live_merged_log_is_what_a_dictionary_says = with_settings(LiveMergedLog, 25)
+
+test_a_live_log_is_that_in_more_histories = pytest.mark.slow(with_settings(LiveLog, 200))
+test_a_live_enriched_log_is_that_in_more_histories = pytest.mark.slow(with_settings(LiveEnrichedLog, 100))
+test_a_live_compacted_log_is_that_in_more_histories = pytest.mark.slow(with_settings(LiveCompactedLog, 120))
+test_a_live_merged_log_is_that_in_more_histories = pytest.mark.slow(with_settings(LiveMergedLog, 120))

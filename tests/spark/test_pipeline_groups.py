@@ -160,8 +160,8 @@ def same(
     ("seed", "version", "options"),
     [
         (1, "3.9", ""),
-        (2, "4.1", ""),
-        (3, "2.8", ""),
+        pytest.param(2, "4.1", "", marks=pytest.mark.slow),
+        pytest.param(3, "2.8", "", marks=pytest.mark.slow),
         (4, "1.1", ""),
         (5, "3.9", "merge-sets = true\n"),
     ],

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders import one_pair_of_each
 from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.spark.pipeline import driver, runner, turns, units
 from magicbyte.spark.pipeline.config import load
@@ -191,8 +192,7 @@ def test_damage_that_a_worker_found_before_it_died_is_reported_as_damage(
     assert not (tmp_path / "parted/.pipeline").exists() or not [*(tmp_path / "parted/.pipeline").glob("orders*")]
 
 
-@pytest.mark.parametrize("attempts", [TwinTasks, SecondTwinTasks, LateTasks])
-@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("stage", "attempts"), one_pair_of_each(STAGES, [TwinTasks, SecondTwinTasks, LateTasks]))
 def test_attempts_at_one_task_take_turns_and_the_first_result_counts(
     tmp_path: Path, stage: str, attempts: type[Tasks]
 ) -> None:

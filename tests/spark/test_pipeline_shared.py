@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import golden_data
+from builders import one_pair_of_each
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.reader import SegmentReader
 from magicbyte.spark.pipeline import driver, units
@@ -39,17 +40,20 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "parted_stages", asked)
 
 
-def compare(folder: Path, source: Path, stages: str, above: int, *, sink: bool = True) -> PipelineRun:
-    """Run stages shared and not; return the shared run."""
-    whole, parted = folder / "whole", folder / f"parted-{above}"
-    runs = [ran(folder, source, sink and str(to), stages, size) for to, size in ((parted, above), (whole, None))]
-    assert comparable(runs[0]) == comparable(runs[1])
-    if sink:
-        assert contents(parted) == contents(whole)
-        for path in whole.glob("*checkpoint"):
-            assert (parted / path.name).read_text() == path.read_text(), path.name
-        assert not (parted / ".pipeline").exists()
-    return runs[0]
+def compare(folder: Path, source: Path, stages: str, *sizes: int, sink: bool = True) -> PipelineRun:
+    """Run stages not shared, and shared in parts of each of some sizes; return the last run."""
+    outs = {size: folder / (f"parted-{size}" if size else "whole") for size in (None, *sizes)}
+    runs = {size: ran(folder, source, sink and str(out), stages, size) for size, out in outs.items()}
+    whole = outs[None]
+    for size in sizes:
+        parted = outs[size]
+        assert comparable(runs[size]) == comparable(runs[None])
+        if sink:
+            assert contents(parted) == contents(whole)
+            for path in whole.glob("*checkpoint"):
+                assert (parted / path.name).read_text() == path.read_text(), path.name
+            assert not (parted / ".pipeline").exists()
+    return runs[sizes[-1]]
 
 
 @pytest.fixture(scope="module")
@@ -84,20 +88,19 @@ def test_what_is_counted_in_parts_is_what_one_worker_counts(cut: Path, tmp_path:
     assert max(unit["stages"][1].get("parts", 0) for unit in done.units) > 1
 
 
-@pytest.mark.parametrize("above", PARTS)
-@pytest.mark.parametrize(
-    "stage",
-    [
-        'split"\nsegment-bytes = 1000\n{above}',
-        'split"\nsegment-bytes = 100000\n{above}',
-        'mirror"\n{above}',
-        'salvage"\n{above}',
-        'salvage"\nsame-cluster = true\n{above}',
-        'salvage"\nkafka = "2.7"\nsame-cluster = true\n{above}',
-        'salvage"\nkafka = "0.11.0.3"\n{above}',
-        'verify"\n{above}\n[[stage]]\ndo = "mirror"\n{above}\n[[stage]]\ndo = "split"\nsegment-bytes = 1000\n{above}',
-    ],
+WRITTEN = (
+    'split"\nsegment-bytes = 1000\n{above}',
+    'split"\nsegment-bytes = 100000\n{above}',
+    'mirror"\n{above}',
+    'salvage"\n{above}',
+    'salvage"\nsame-cluster = true\n{above}',
+    'salvage"\nkafka = "2.7"\nsame-cluster = true\n{above}',
+    'salvage"\nkafka = "0.11.0.3"\n{above}',
+    'verify"\n{above}\n[[stage]]\ndo = "mirror"\n{above}\n[[stage]]\ndo = "split"\nsegment-bytes = 1000\n{above}',
 )
+
+
+@pytest.mark.parametrize(("stage", "above"), one_pair_of_each(WRITTEN, PARTS))
 def test_a_sound_log_written_in_parts_is_that_of_one_worker(cut: Path, tmp_path: Path, stage: str, above: int) -> None:
     done = compare(tmp_path, cut, f'[[stage]]\ndo = "{stage}', above)
     assert done.status == 0, done.units[0]["error"]
@@ -168,8 +171,9 @@ def offsets_in(folder: Path) -> list[int]:
 KINDS: tuple[Damage, ...] = (flipped, over_the_edge, torn, lost, elsewhere, swapped)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("kind", "seed"), one_pair_of_each(KINDS, range(3)), ids=lambda value: getattr(value, "__name__", None)
+)
 def test_damage_is_salvaged_in_parts_as_by_one_worker(
     cut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Damage, seed: int
 ) -> None:
@@ -214,9 +218,7 @@ def test_a_damaged_log_cut_anywhere_between_its_entries_is_salvaged_alike(tmp_pa
     edges = [(0, 0), *cuts, (len(log.content), -1)]
     for (begin, base), (end, _) in itertools.pairwise(edges):
         (folder / f"{base:020}.log").write_bytes(bytes(log.content[begin:end]))
-    for above in (1, 1 << 15):
-        (tmp_path / str(above)).mkdir()
-        compare(tmp_path / str(above), tmp_path / "logs", '[[stage]]\ndo = "salvage"\n{above}', above)
+    compare(tmp_path, tmp_path / "logs", '[[stage]]\ndo = "salvage"\n{above}', 1, 1 << 15)
 
 
 def test_of_crashed_logs_in_parts_the_same_is_salvaged(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ from spark.test_pipeline_retries import Killed, Repeating
 from stage_proof import contents
 
 CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"\n'
+S3_IS_SLOW = pytest.mark.parametrize("store", ["memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
+"""For what the memory shows as well: reruns, locks and readers are tried at both in every run."""
 _numbers = itertools.count(1000 * os.getpid())  # whoever runs these tests beside has other folders for scratch
 
 
@@ -213,6 +215,7 @@ def test_tables_go_to_a_store_as_well(memory: ObjectStore, archive: Path) -> Non
     assert sum(pq.read_table(path).num_rows for path in found) == 420
 
 
+@S3_IS_SLOW
 def test_stages_that_all_workers_do_together_need_a_folder_that_all_of_them_see(
     store: ObjectStore, tmp_path: Path
 ) -> None:
@@ -286,7 +289,11 @@ def killed(given: Pipeline, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None
     ObjectStore(given.sink).put("outputs/00000001.killed.attempt/orders-2/half", b"half")
 
 
-@pytest.mark.parametrize("tasks", [0, 2])
+@pytest.mark.parametrize(
+    ("store", "tasks"),
+    [("memory", 0), ("memory", 2), ("s3", 2), pytest.param("s3", 0, marks=pytest.mark.slow)],
+    indirect=["store"],
+)
 def test_after_a_kill_in_front_of_the_manifest_the_rerun_completes(
     store: ObjectStore, archive: Path, expected: dict[str, str], tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +306,7 @@ def test_after_a_kill_in_front_of_the_manifest_the_rerun_completes(
     assert strangers(store) == set()
 
 
+@S3_IS_SLOW
 def test_after_a_kill_behind_the_manifest_there_is_nothing_left_to_do(
     store: ObjectStore, archive: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,6 +336,7 @@ def test_two_runs_at_one_sink_exclude_each_other(store: ObjectStore, archive: Pa
     assert run(given, context=Meanwhile()).status == 0
 
 
+@S3_IS_SLOW
 def test_a_run_that_was_taken_for_dead_commits_nothing(
     store: ObjectStore, archive: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +378,7 @@ def test_an_upload_that_fails_ends_its_partition_alone(
     assert strangers(memory) == set()
 
 
+@S3_IS_SLOW
 def test_a_second_attempt_at_a_partition_leaves_the_first_ones_output(
     store: ObjectStore, archive: Path, expected: dict[str, str]
 ) -> None:

@@ -135,8 +135,17 @@ def test_the_type_of_the_timestamps_is_kept_where_there_is_one(
     assert [row.timestamp_type for row in found] == types
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("case", golden_data.one_of_each_kind(c for c in golden_data.log_cases() if c.has_records))
+@pytest.mark.parametrize(
+    ("case", "form"),
+    [
+        pytest.param(*case.values, form, marks=case.marks if at == number % 2 else pytest.mark.slow)
+        for number, case in enumerate(
+            golden_data.one_of_each_kind(case for case in golden_data.log_cases() if case.has_records)
+        )
+        for at, form in enumerate(FORMS)
+    ],
+    ids=str,
+)
 def test_every_golden_log_is_the_same_in_every_format(
     case: golden_data.Case, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ def as_json(record: Record, *, timestamps: bool) -> dict[str, object]:
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("case", [case for case in CASES if case.has_records], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(case for case in CASES if case.has_records))
 def test_the_records_are_those_that_a_consumer_saw(
     case: golden_data.Case, form: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

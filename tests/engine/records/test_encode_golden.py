@@ -80,7 +80,7 @@ def encoded_again(entry: memoryview) -> tuple[object, object]:
 
 
 @pytest.mark.parametrize("form", ["plain", "compiled"])
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", golden_data.one_of_each_kind(CASES))
 def test_what_kafka_wrote_is_written_again_byte_for_byte(
     case: golden_data.Case, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,6 @@ import pytest
 from engine.replication.histories import History
 from engine.replication.planted import PLANTED, Planted, in_place, seed_that_fails
 
-SEEDS = range(80)
 MOST_SEEDS = 300  # after the first that found a fault when they were searched: the others are skipped
 FOUND_BY = json.loads(Path(__file__).with_name("planted_figures.json").read_text())
 FAULTS = (
@@ -23,14 +22,15 @@ FAULTS = (
 
 @pytest.mark.parametrize("compares_epochs", [False, True], ids=["asks for epochs", "fetch compares epochs"])
 @pytest.mark.parametrize("min_isr", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_nothing_acknowledged_is_lost(compares_epochs: bool, min_isr: int) -> None:
+@pytest.mark.parametrize("seeds", [range(80), pytest.param(range(80, 200), marks=pytest.mark.slow)], ids=str)
+def test_nothing_acknowledged_is_lost(compares_epochs: bool, min_isr: int, seeds: range) -> None:
     faults, acknowledged = Counter[str](), 0
-    for seed in SEEDS:
+    for seed in seeds:
         history = History(seed, compares_epochs=compares_epochs, min_isr=min_isr)
         history.run(400)
         faults += history.faults
         acknowledged += len(history.acknowledged)
-    assert acknowledged > 2 * len(SEEDS)
+    assert acknowledged > 2 * len(seeds)
     assert all(faults[each] > 2 for each in FAULTS), faults
 
 
@@ -46,9 +46,10 @@ def test_a_planted_fault_is_found(planted: Planted) -> None:
         assert seed_that_fails(range(first, first + MOST_SEEDS), **planted.options) is not None
 
 
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 100), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("compares_epochs", [False, True])
-def test_nothing_is_lost_where_leaders_move_faster_than_followers_fetch(compares_epochs: bool) -> None:
-    for seed in range(60):
+def test_nothing_is_lost_where_leaders_move_faster_than_followers_fetch(compares_epochs: bool, seeds: range) -> None:
+    for seed in seeds:
         History(seed, compares_epochs=compares_epochs, storm=True).run(400)
 
 

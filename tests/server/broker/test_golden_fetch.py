@@ -99,7 +99,7 @@ def check_aborted(case: WireCase, theirs: FetchAnswer, ours: FetchAnswer, where:
     assert case.broker != "2.8.2" or len(ours.aborted) == len(theirs.aborted), where
 
 
-@pytest.mark.parametrize("name", golden_data.wire_brokers())
+@pytest.mark.parametrize("name", golden_data.wire_brokers_of_each_kind())
 def test_a_captured_fetch_finds_what_the_broker_gave(name: str, folder: Path) -> None:
     cases = [case for case in CASES if case.broker == name]
     for case in cases:

@@ -77,7 +77,7 @@ def rest_that_differs(ours: ProduceAnswer, response: bytes, version: int) -> lis
     return [name for name in names if getattr(ours, name) != getattr(kafka, name)]
 
 
-@pytest.mark.parametrize("reference", golden_data.wire_brokers())
+@pytest.mark.parametrize("reference", golden_data.wire_brokers_of_each_kind())
 def test_a_captured_request_is_answered_and_stored_as_the_broker_did_but_for_the_tables(
     reference: str, folder: Path
 ) -> None:

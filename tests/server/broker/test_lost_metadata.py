@@ -35,7 +35,7 @@ def base() -> Iterator[Path]:
         folder = Path(above) / "logs"
 
         async def make(broker: Broker, peer: Peer) -> None:
-            for number in range(20):
+            for number in range(6):
                 await created(peer, f"more-{number:02}")
             broker.topics.alter(GOOD, SETTINGS)
             broker.topics.alter("more-03", OTHERS)
