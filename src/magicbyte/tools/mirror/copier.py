@@ -10,7 +10,6 @@ sequence numbers as its successor, so the target stores only one. Without produc
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -432,7 +431,7 @@ class _Copying:
         return f"{self.route}, offsets {parcel.first} to {parcel.next_offset - 1}"
 
     async def _save_if_due(self) -> None:
-        if self._unsaved_bytes >= SAVE_BYTES or time.monotonic() - self._saved_at >= SAVE_SECONDS:
+        if self._unsaved_bytes >= SAVE_BYTES or asyncio.get_running_loop().time() - self._saved_at >= SAVE_SECONDS:
             await self.save()
 
     async def save(self) -> None:
@@ -443,4 +442,4 @@ class _Copying:
             await note(route.target, route.group, route.to, route.partition, runs)
         await route.book(route.partition).save(route.target, place)
         self.saved = place
-        self._unsaved_bytes, self._saved_at = 0, time.monotonic()
+        self._unsaved_bytes, self._saved_at = 0, asyncio.get_running_loop().time()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -65,9 +64,9 @@ class Mirror(Rounds):
     async def catch_up(self) -> None:
         """Copy what the source has now, and synchronize its groups if configured. Raises as Rounds.catch_up does."""
         await super().catch_up()
-        if time.monotonic() >= self._groups_again_at:
+        if asyncio.get_running_loop().time() >= self._groups_again_at:
             await self._sync_groups()
-            self._groups_again_at = time.monotonic() + GROUP_SECONDS
+            self._groups_again_at = asyncio.get_running_loop().time() + GROUP_SECONDS
 
     async def _sync_groups(self) -> None:
         """Synchronize the groups of the source, if configured."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import enum
 import re
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -459,7 +458,7 @@ async def make_topics(
     A topic that was just created is looked up again until brokers return it: they learn of it after their controller.
     Raises as `look` and `make_topic` do.
     """
-    end = time.monotonic() + HEARD_SECONDS
+    end = asyncio.get_running_loop().time() + HEARD_SECONDS
     while True:
         planned = [each for each in await look() if each.mode is not Mode.LEFT_OUT]
         try:
@@ -467,7 +466,7 @@ async def make_topics(
                 if not stop.is_set():
                     await make_topic(client, each)
         except BrokerError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or time.monotonic() >= end:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS or asyncio.get_running_loop().time() >= end:
                 raise
         else:
             return planned

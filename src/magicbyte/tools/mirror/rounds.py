@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
@@ -73,10 +72,10 @@ class Rounds(ABC):
         The first failure ends all, after the current sets; partitions keep the positions that they have reached. Raises
         as `plan` does, MirrorError, BrokerError and NetworkError, and CorruptRecordError for damage at the source.
         """
-        if time.monotonic() >= self._plan_again_at:
+        if asyncio.get_running_loop().time() >= self._plan_again_at:
             # A running mirror survives a short absence of brokers; a new one fails at once.
             self._planned = await (self._source.retried(self._made) if self._planned else self._made())
-            self._plan_again_at = time.monotonic() + PLAN_SECONDS
+            self._plan_again_at = asyncio.get_running_loop().time() + PLAN_SECONDS
         slots, source_ends = asyncio.Semaphore(AT_ONCE), await self._source_ends()
         try:
             async with asyncio.TaskGroup() as group:
