@@ -19,6 +19,7 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.scan import scan
 from magicbyte.server.metadata.layout import load_controller, load_state, state_path
+from magicbyte.server.stores.znodes.reading import image_of
 from magicbyte.testing.checker import HistoryRules, Recorder, check
 from magicbyte.testing.world import TREE, SimulatedBroker, World
 
@@ -264,6 +265,27 @@ class ClusterUnderFaults(ABC):
             logs = {each.name: self._log(each, place) for each in self.brokers}
             if len(set(logs.values())) > 1:
                 return f"{place}: logs differ: { {name: _outline(each) for name, each in logs.items()} }"
+        return self._unlike_image()
+
+    def _unlike_image(self) -> str | None:
+        """Return what a broker knows otherwise than the image of the tree has it."""
+        image = image_of(self.tree)
+        for broker in self.brokers:
+            cache, store = broker.served.cache, broker.served.cluster_store
+            assert cache is not None
+            if sorted(cache.live) != sorted(image.brokers) or cache.controller_id != image.controller_id:
+                return f"{broker.name} knows brokers {sorted(cache.live)} and controller {cache.controller_id}: {image}"
+            for place in self._places():
+                view, partition = cache.partition(place), image.partition(place)
+                if view is None or partition is None or partition.known is None:
+                    return f"{broker.name} knows {view} of {place}: {partition}"
+                state = partition.known.state
+                known = (view.leader, view.leader_epoch, tuple(view.isr), tuple(view.replicas))
+                if known != (state.leader, state.leader_epoch, state.isr, partition.replicas):
+                    return f"{broker.name} knows {view} of {place}: {partition}"
+            for section in ("quotas", "scram_users"):
+                if getattr(store.image, section) != getattr(image, section):
+                    return f"{broker.name} knows other {section}: {image}"
         return None
 
     def _log(self, broker: SimulatedBroker, place: TopicPartition) -> bytes:
