@@ -18,7 +18,6 @@ from typing import Any
 
 import fsspec
 import pytest
-from moto.server import ThreadedMotoServer
 
 from cli.command import run as command
 from magicbyte.engine.codecs import Codec
@@ -48,6 +47,8 @@ _numbers = itertools.count(1000 * os.getpid())  # whoever runs these tests besid
 @pytest.fixture(scope="session")  # s3fs keeps what it was told of the address as long as the process lives
 def s3() -> Iterator[str]:
     """The address of an S3 server with a bucket `archive`."""
+    from moto.server import ThreadedMotoServer  # seconds of imports, which only these tests need
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
