@@ -707,6 +707,7 @@ def test_nothing_waits_for_the_metadata_tree_on_the_event_loop(folder: Path, mon
                 told = await peer.ask(altered, 0, rescram.AlterUserScramCredentialsResponse)
                 assert told.results[0].error_code == 0
             await asyncio.to_thread(broker.metadata.create, layout.config_path("users", "damaged"), b"no JSON")
+            await broker.cluster_store.reread("users", "damaged")  # as after the notification of a change
             every = scram.DescribeUserScramCredentialsRequest(users=None)
             users = (await peer.ask(every, 0, scram.DescribeUserScramCredentialsResponse)).results
             assert [(each.user, each.error_code) for each in users] == [("a", 0), ("damaged", -1)]

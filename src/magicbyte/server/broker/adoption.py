@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
+from magicbyte.engine.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
 from magicbyte.engine.groups.config import LATEST, needed_protocol
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.files.checkpoints import PARTITION_METADATA
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.log.live.partition_log import PartitionLog
-    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.engine.ports import MetadataStore, Node
     from magicbyte.server.settings.config import BrokerConfig
 
 log = logger(__name__)
@@ -54,7 +54,7 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
     """
     path = layout.directory_path(config.broker_id)
     node = metadata.exists(path)
-    before = _shown_by_records(logs) if node is None else Kept.of(layout.load_config(path, node.data))
+    before = _shown_by_records(logs) if node is None else _kept_in(node, path, logs)
     stored, spoken = config.adopt({} if before is None else before.settings())
     now = Kept(stored, line_of(spoken))
     names = ", ".join(f"{name}={text}" for name, text in config.of_directory.items())
@@ -71,6 +71,18 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
         metadata.create(path, data, parents=True)
     elif node.data != data:
         metadata.set(path, data)
+
+
+def _kept_in(node: Node, path: str, logs: LogDirectory) -> Kept | None:
+    """Return the format and protocol in a node; those that the records show if its values do not exist."""
+    settings = layout.load_config(path, node.data)
+    try:
+        return Kept.of(settings)
+    except InvalidConfigError as error:
+        log.warning(
+            "%s: node %s of the metadata is damaged: %s. The records show the format instead", logs.path, path, error
+        )
+        return _shown_by_records(logs)
 
 
 def _line(kept: Kept) -> str:
