@@ -163,6 +163,19 @@ def test_no_gap_is_reported_of_a_log_that_shows_compaction_or_whose_gap_is_expla
     assert facts(directory) == []
 
 
+@pytest.mark.parametrize(("base", "is_reported"), [((1 << 31) - 1, True), (1 << 31, False)])
+def test_a_gap_is_explained_if_the_next_offset_did_not_fit_into_the_segment(
+    directory: Path, base: int, is_reported: bool
+) -> None:
+    """Kafka splits such segments, which old cleaners merged (KAFKA-6264); so does `salvage`."""
+    folder = without_the_middle(directory)
+    for path in folder.glob(f"{10:020}.*"):
+        path.unlink()
+    (folder / f"{base:020}.log").write_bytes(batch_of(base, 1_700_000_000_000, 2))
+    gap = ("segment", (5, base - 1), Certainty.POSSIBLE)
+    assert facts(directory) == ([gap] if is_reported else [])
+
+
 @pytest.mark.parametrize("kept", [[0, 1, 2, 3, 4], [0, 2, 4]])
 def test_of_wrappers_the_gaps_inside_show_compaction(directory: Path, kept: list[int]) -> None:
     folder = without_the_middle(directory)

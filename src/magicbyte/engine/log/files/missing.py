@@ -321,6 +321,8 @@ def _missing_between(
     `lost`: base offsets of segments that other evidence proves to be missing. Without compaction, a broker names each
     segment by the end offset of the one before. Enriched wrappers do not tell their end in the header.
     """
+    from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
+
     if partition.dialect is Dialect.ENRICHED:
         return []
     unfinished = {name.offset for each in partition.leftovers if (name := offset_file(each.name)) and name.kind == LOG}
@@ -329,6 +331,8 @@ def _missing_between(
         between = range(before.base_offset, after.base_offset)
         if any(base in between for base in (*lost, *unfinished)):  # reported, or a broker's unfinished exchange
             continue
+        if after.base_offset - before.base_offset > MAX_RELATIVE:
+            continue  # its offset did not fit into the segment before: the writer began one, whatever lay between
         end = _segment_end(partition, before)
         if not end.is_whole or max(end.offset, start) >= after.base_offset:
             continue
