@@ -143,7 +143,7 @@ def test_a_session_that_ended_leaves_no_connection_and_begins_no_other_session(s
     end = time.monotonic() + PATIENCE_S
     while connections(server) != before and time.monotonic() < end:
         time.sleep(0.1)
-    time.sleep(2)
+    time.sleep(2)  # an absence: by itself the client connects again within a second
     assert connections(server) == before
     assert stays.exists("/") is not None
 

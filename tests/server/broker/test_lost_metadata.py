@@ -94,17 +94,15 @@ def test_a_flipped_bit_is_no_traceback_and_hides_no_topic(base: Path, folder: Pa
     starts_or_says_why(path)
 
 
-def test_a_protocol_that_does_not_exist_is_damage_and_the_records_show_the_format(
-    base: Path, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_kept_protocol_that_does_not_exist_is_refused_by_file_and_node(base: Path, folder: Path) -> None:
     path = copied(base, folder / "logs")
     node = layout.directory_path(0)
     with closing(sqlite3.connect(path / FILE_NAME)) as database:
         data = layout.dump_config({"log.message.format.version": "2.8", "inter.broker.protocol.version": "2.9"})
         database.execute("UPDATE nodes SET data = ? WHERE path = ?", (data, node))
         database.commit()
-    after_a_start(path, nothing_is_deleted)
-    assert [line for line in caplog.messages if node in line and "'2.9'" in line]
+    with pytest.raises(LogDirectoryError, match=f"{node} of the metadata .{FILE_NAME}.*'2.9'.*later version"):
+        after_a_start(path, nothing_is_deleted)
 
 
 def test_settings_of_nodes_that_can_be_read_are_kept(

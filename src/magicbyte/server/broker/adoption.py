@@ -20,6 +20,7 @@ from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import TOPIC_IDS, line_of
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.salvage import is_served
+from magicbyte.server.metadata.sqlite import FILE_NAME
 from magicbyte.server.settings.kept_format import Kept
 
 if TYPE_CHECKING:
@@ -73,16 +74,16 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
         metadata.set(path, data)
 
 
-def _kept_in(node: Node, path: str, logs: LogDirectory) -> Kept | None:
-    """Return the format and protocol in a node; those that the records show if its values do not exist."""
+def _kept_in(node: Node, path: str, logs: LogDirectory) -> Kept:
+    """Return the format and protocol in a node. Raises LogDirectoryError for values that this version does not know."""
     settings = layout.load_config(path, node.data)
     try:
         return Kept.of(settings)
     except InvalidConfigError as error:
-        log.warning(
-            "%s: node %s of the metadata is damaged: %s. The records show the format instead", logs.path, path, error
-        )
-        return _shown_by_records(logs)
+        raise LogDirectoryError(
+            f"{logs.path}: node {path} of the metadata ({FILE_NAME}, without a cluster): {error}: it is damaged, or a "
+            "later version of magicbyte wrote it: start that version, or restore the metadata"
+        ) from error
 
 
 def _line(kept: Kept) -> str:

@@ -184,7 +184,7 @@ class RowRights(Generic[M, R, A]):
             return await handler(request)
         response: Any = await handler(replace(request, message=self.only(request.message, allowed)))
         if response is None:
-            raise ProtocolError("Produce with acks=0", expected="Write on each topic", found="no such right")
+            raise ProtocolError("a request without a response", expected=f"the right {self.need}", found="none")
         for each in refused:
             self.refuse(response, each, self.need.code)
         answered: Message = response
