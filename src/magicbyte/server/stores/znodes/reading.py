@@ -122,7 +122,8 @@ def reread_acls(store: MetadataStore, image: ClusterImage, resources: Sequence[R
     """Return `image` with the current ACLs of some resources. Blocks. Raises NetworkError, MetadataError."""
     nodes = _Nodes(store)
     found = _acls_of(nodes, resources)
-    acls = {resource: entries for resource, entries in image.acls.items() if resource not in resources} | found
+    again = frozenset(resources)
+    acls = {resource: entries for resource, entries in image.acls.items() if resource not in again} | found
     parts = {_acls_part(each) for each in resources}
     damage = {part: why for part, why in image.damage.items() if part not in parts}
     return replace(image, acls=acls, damage=damage | nodes.damage, position=max(image.position, nodes.position))
