@@ -10,7 +10,7 @@ import pytest
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.files.directory import PartitionDirectory, discover
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.reader import SegmentReader
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.decode import decode_rows
@@ -37,7 +37,7 @@ ARRANGED: dict[str, Segments] = {
     "merged by a cleaner, with later segments": {0: [0, FAR, 2 * FAR], 3 * FAR: [3 * FAR], 3 * FAR + 1: [3 * FAR + 1]},
 }
 
-SHOW_NO_COMPACTION = {name for name in ARRANGED if name.startswith(("names of single batches", "merged by a cleaner"))}
+SHOW_NO_COMPACTION = {name for name in ARRANGED if name.startswith("names of single batches")}
 """Gaps between their segments may be lost segments: no segment of a log with so few records has a gap in it."""
 
 
@@ -84,7 +84,9 @@ def test_every_sound_entry_is_salvaged_whatever_the_names_of_the_files(
     assert offsets_of(new) == sorted(offset for offsets in segments.values() for offset in offsets)
     assert (report.lost, report.aside) == ([], [])
     found = {each.what for each in verify([new], depth=Depth.DEEP) if each.severity is not Severity.NOTE}
-    assert found == ({"segment"} if arranged in SHOW_NO_COMPACTION else set())
+    # The header of a wrapper has its last offset: its segment is named by the lowest that its first one may be.
+    shows_a_gap = arranged in SHOW_NO_COMPACTION or (form == "wrapper" and arranged.startswith("merged by a cleaner"))
+    assert found == ({"segment"} if shows_a_gap else set())
 
 
 @pytest.mark.parametrize("arranged", ARRANGED)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from magicbyte.engine.errors import InvalidConfigError, MagicbyteError
 from magicbyte.engine.log.files.filesystem import local_path, read_regular
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE, IndexRules
+from magicbyte.engine.log.files.index_writer import IndexRules
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.units import duration_ms, size_of
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.engine.records.encode import Format

@@ -23,9 +23,9 @@ from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.chunk import Chunk
 from magicbyte.engine.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, log_directories
 from magicbyte.engine.log.files.filesystem import read_whole
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
 from magicbyte.engine.log.files.left_out import in_use, left_out
 from magicbyte.engine.log.files.missing import CheckpointedOffsets, missing_of, missing_partitions
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.partitions import choose, recovery_offset
 from magicbyte.engine.log.files.producer_state import LeaderEpochs
 from magicbyte.engine.log.files.reader import Buffers, decode_chunk, read_chunks

@@ -24,13 +24,9 @@ from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.checkpoints import CleanShutdown, PartitionMetadata
 from magicbyte.engine.log.files.directory import INDEXES, LOG, SNAPSHOT, TRANSACTION_INDEX, discover
 from magicbyte.engine.log.files.filesystem import clone_file, make_directory, replace_file, sync_directory
-from magicbyte.engine.log.files.index_writer import (
-    LATEST_RULES,
-    MAX_RELATIVE,
-    IndexRules,
-    SegmentIndexer,
-)
+from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules, SegmentIndexer
 from magicbyte.engine.log.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.engine.log.files.producer_state import LeaderEpochs
 from magicbyte.engine.log.files.reader import MAX_OFFSET, read_chunks

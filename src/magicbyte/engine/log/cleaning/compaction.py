@@ -21,7 +21,8 @@ from magicbyte.engine.log.cleaning.compaction_sets import Dropped, Piece, Rules,
 from magicbyte.engine.log.cleaning.offset_map import OffsetMap
 from magicbyte.engine.log.files.chunk import Chunk
 from magicbyte.engine.log.files.directory import LOG
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE, SegmentIndexer
+from magicbyte.engine.log.files.index_writer import SegmentIndexer
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.producer_snapshot import ProducerEntry
 from magicbyte.engine.log.files.reader import read_chunks
 from magicbyte.engine.log.live.lookups import aborted_transactions

@@ -30,7 +30,6 @@ from magicbyte.engine.wire.checksum import crc32, crc32c
 if TYPE_CHECKING:
     from magicbyte.engine.ports import ReadableFile
 
-MAX_RELATIVE = (1 << 31) - 1
 
 CREDIT_BYTES = 64 << 20
 HEAD_BYTES = 4096  # of an entry, read to test it

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.log.files import directory
 from magicbyte.engine.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.producer_state import ProducerStates
 from magicbyte.engine.records.decode import decode_rows
 from magicbyte.engine.records.extent import OFFSETS_AND_TIMES, first_offset, last_offsets, max_timestamps
@@ -30,8 +31,6 @@ from magicbyte.engine.releases import LINES, MarkerRule, Release
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.indexes import AbortedTransaction, Int64Array
-
-MAX_RELATIVE = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)

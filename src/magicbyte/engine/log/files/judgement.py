@@ -9,7 +9,8 @@ from __future__ import annotations
 import enum
 from collections import deque
 
-from magicbyte.engine.log.files.entry_search import HEAD_BYTES, MAX_RELATIVE, Entry, EntrySearch
+from magicbyte.engine.log.files.entry_search import HEAD_BYTES, Entry, EntrySearch
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.reader import MAX_OFFSET
 from magicbyte.engine.records import search_kernels as search
 from magicbyte.engine.records.kernels import batches

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.directory import LOG, parse_file
-from magicbyte.engine.log.files.names import FolderState, folder_name, offset_file
+from magicbyte.engine.log.files.names import MAX_RELATIVE, FolderState, folder_name, offset_file
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.layout import Dialect
 
@@ -321,8 +321,6 @@ def _missing_between(
     `lost`: base offsets of segments that other evidence proves to be missing. Without compaction, a broker names each
     segment by the end offset of the one before. Enriched wrappers do not tell their end in the header.
     """
-    from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
-
     if partition.dialect is Dialect.ENRICHED:
         return []
     unfinished = {name.offset for each in partition.leftovers if (name := offset_file(each.name)) and name.kind == LOG}

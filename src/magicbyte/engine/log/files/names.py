@@ -21,6 +21,8 @@ MOST_PARTITIONS: Final = 10_000
 """The most partitions of a topic, and of all topics of one request: a small request could create very many."""
 LARGEST_PARTITION: Final = 2**31 - 1
 LARGEST_OFFSET: Final = 2**63 - 1
+MAX_RELATIVE: Final = 2**31 - 1
+"""The largest offset in a segment, and position in its file, relative to its start: indexes hold an int32."""
 LONGEST_FILE_NAME: Final = 255
 
 _LONGEST_TOPIC: Final = 249

@@ -46,8 +46,7 @@ from magicbyte.engine.log.files.checkpoints import (
 )
 from magicbyte.engine.log.files.directory import INDEXES, LOG, SNAPSHOT, TRANSACTION_INDEX, parse_file
 from magicbyte.engine.log.files.filesystem import data_pieces, exists, put_file
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
-from magicbyte.engine.log.files.names import is_log_file, is_named_by_offset, offset_file
+from magicbyte.engine.log.files.names import MAX_RELATIVE, is_log_file, is_named_by_offset, offset_file
 from magicbyte.engine.log.files.producer_state import LeaderEpochs, ProducerStates
 from magicbyte.engine.log.live.parting import part_segment
 from magicbyte.engine.log.live.producers import drop_snapshots, producers_at

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from magicbyte.engine.log.files.directory import LOG
 from magicbyte.engine.log.files.entry_search import Limits
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.reader import MAX_OFFSET
 from magicbyte.engine.log.files.resync import Sound, first_offset_at, known_lasts, sound_beginning
 from magicbyte.engine.log.live.segment_names import CLEANED, SWAP

@@ -37,7 +37,7 @@ from magicbyte.engine.log.append.record_set import AppendOrigin, indexed
 from magicbyte.engine.log.files.directory import LOG
 from magicbyte.engine.log.files.filesystem import exists
 from magicbyte.engine.log.files.health import Health
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
+from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.open_files import bounded
 from magicbyte.engine.log.live.config import FOREVER
 from magicbyte.engine.log.live.deleted import DeletedSegments, delete_now

@@ -25,8 +25,8 @@ from magicbyte.engine.errors import CorruptRecordError, OutOfDescriptorsError
 from magicbyte.engine.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from magicbyte.engine.log.files.entry_search import Limits
 from magicbyte.engine.log.files.heads import HEAD, entry_heads
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE, SegmentIndexer, SegmentIndexes
-from magicbyte.engine.log.files.names import LARGEST_OFFSET
+from magicbyte.engine.log.files.index_writer import SegmentIndexer, SegmentIndexes
+from magicbyte.engine.log.files.names import LARGEST_OFFSET, MAX_RELATIVE
 from magicbyte.engine.log.files.resync import Sound, sound_beginning
 from magicbyte.engine.log.live.config import LogConfig
 from magicbyte.engine.log.live.segment_indexes import LiveIndexes, WalkedLog

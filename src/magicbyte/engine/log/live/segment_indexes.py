@@ -21,9 +21,8 @@ from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.log.files.directory import ENRICHED_INDEX, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
 from magicbyte.engine.log.files.filesystem import put_file, read_whole
 from magicbyte.engine.log.files.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
-from magicbyte.engine.log.files.index_writer import MAX_RELATIVE
 from magicbyte.engine.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
-from magicbyte.engine.log.files.names import LARGEST_OFFSET
+from magicbyte.engine.log.files.names import LARGEST_OFFSET, MAX_RELATIVE
 from magicbyte.engine.records.layout import NO_TIMESTAMP, Dialect
 
 if TYPE_CHECKING:
