@@ -7,6 +7,7 @@ import asyncio
 import base64
 import dataclasses
 import enum
+import functools
 import inspect
 import os
 import pickle
@@ -35,7 +36,7 @@ from magicbyte.engine.log.files.reader import DamageHandler
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.convert import ConversionReport
 from magicbyte.engine.records.encode import encode_records
-from magicbyte.public import logs, operations, sources
+from magicbyte.public import logs, operations, selected, sources
 from magicbyte.tools.offline.convert import PartitionConversion
 from magicbyte.tools.offline.diff import Difference, DiffReport, PartitionComparison, What
 from magicbyte.tools.offline.findings import Finding, Severity
@@ -56,8 +57,8 @@ ALIASES = {
     "DamageHandler": DamageHandler,
     "Depth": operations.Depth,
     "Ignorable": operations.Ignorable,
-    "Isolation": logs.Isolation,
-    "Time": logs.Time,
+    "Isolation": selected.Isolation,
+    "Time": selected.Time,
 }
 ONLY: dict[str, tuple[str, ...]] = {
     "Client": ("aclose", "consume", "existing_topic", "producer", "topics"),
@@ -165,6 +166,21 @@ def face() -> str:
 
 def test_names_and_signatures_are_those_that_were_promised() -> None:
     assert face() == FACE.read_text(encoding="utf-8")
+
+
+def test_an_unknown_argument_is_refused_at_once_by_each_function_that_selects_records() -> None:
+    log = magicbyte.open_log(folder_of(PLAIN))
+    for read in (log.records, log.arrow_batches, log.to_arrow, functools.partial(magicbyte.records, folder_of(PLAIN))):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'begin': expected some of start, end, since"):
+            read(begin=3)
+
+
+def test_type_checkers_and_signatures_have_the_same_arguments() -> None:
+    shared = list(selected.Selected.__annotations__)
+    for read in (magicbyte.Log.records, magicbyte.Log.arrow_batches, magicbyte.Log.to_arrow, magicbyte.records):
+        arguments = list(inspect.signature(read).parameters.values())[-len(shared) :]
+        assert [each.name for each in arguments] == shared
+        assert {each.kind for each in arguments} == {inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_the_package_lists_its_names_and_has_no_others() -> None:

@@ -11,7 +11,7 @@ from magicbyte.access.client.fetch import FetchOptions
 from magicbyte.access.client.producer import RecordProducer
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.records.columns import Record
-from magicbyte.public.logs import Isolation
+from magicbyte.public.selected import Isolation
 
 
 class Client(client.Client):

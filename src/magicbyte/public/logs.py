@@ -8,18 +8,14 @@ import os
 import warnings
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from magicbyte.engine.compiled import kernel
 from magicbyte.engine.log.files.partitions import choose
-from magicbyte.engine.log.files.reader import EVERYTHING, Selection, stop_at_damage
-from magicbyte.engine.log.files.reader import Isolation as IsolationLevel
-from magicbyte.engine.log.files.units import parse_time, time_ms
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
+from magicbyte.public.selected import Query, spelled_out
 from magicbyte.public.sources import (
     check_client_settings,
-    default_threads,
     doubts,
     is_topic,
     iterated_outside_of_loops,
@@ -30,26 +26,14 @@ from magicbyte.public.sources import (
 )
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import pyarrow as pa
 
-    from magicbyte.engine.log.files.reader import DamageHandler
     from magicbyte.engine.records.columns import Record, RecordColumns
     from magicbyte.engine.records.layout import Dialect
+    from magicbyte.public.selected import Selected
     from magicbyte.public.sources import AnyPath, Source
-
-Isolation = Literal["read_uncommitted", "read_committed"]
-Time = str | int | datetime
-
-
-@dataclass(frozen=True, slots=True)
-class _Query:
-    """Which records of which partitions to read, and how."""
-
-    topics: tuple[str, ...]
-    partitions: tuple[int, ...]
-    selection: Selection
-    threads: int
-    on_damage: DamageHandler
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +59,12 @@ class Log:
         """Topic and number of each partition, in the order of reading; None if unknown."""
         return [(each.topic, each.partition) for each in self._sources]
 
+    @spelled_out
     def records(
         self,
         topic: str | None = None,
         partition: int | None = None,
-        *,
-        start: int | None = None,
-        end: int | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        isolation: Isolation = "read_uncommitted",
-        threads: int | None = None,
-        on_damage: DamageHandler | None = None,
+        **selected: Unpack[Selected],
     ) -> Iterator[Record]:
         """Return an iterator over records, partition by partition, in offset order, as a consumer would see them.
 
@@ -101,22 +79,16 @@ class Log:
         Raises immediately ValueError for an invalid argument, UnknownTopicError for an unknown topic or partition; and
         during the iteration CorruptRecordError, OSError, and for a cluster NetworkError and BrokerError.
         """
-        query = self._query(topic, partition, start, end, since, until, isolation, threads, on_damage)
-        return self._rows(query)
+        return self._rows(self._checked(Query.of(topic, partition, selected)))
 
+    @spelled_out
     def arrow_batches(
         self,
         topic: str | None = None,
         partition: int | None = None,
         *,
-        start: int | None = None,
-        end: int | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        isolation: Isolation = "read_uncommitted",
-        threads: int | None = None,
-        on_damage: DamageHandler | None = None,
         timestamp_millis: bool = False,
+        **selected: Unpack[Selected],
     ) -> pa.RecordBatchReader:
         """Return a reader of Arrow batches of the same records, with the columns of Spark's Kafka source.
 
@@ -129,10 +101,10 @@ class Log:
         schema = arrow_schema(headers=True, millis=timestamp_millis)
         import pyarrow as pa
 
-        query = self._query(topic, partition, start, end, since, until, isolation, threads, on_damage)
+        query = self._checked(Query.of(topic, partition, selected))
         return pa.RecordBatchReader.from_batches(schema, self._arrow(query, schema))
 
-    def _arrow(self, query: _Query, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def _arrow(self, query: Query, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         from magicbyte.engine.records.far_times import MILLIS_COLUMN, FarTimestamps
 
         far = FarTimestamps()
@@ -145,72 +117,36 @@ class Log:
                 remedy = f"{MILLIS_COLUMN} has them" if has_all else "timestamp_millis=True adds a column that has them"
                 warn(f"{far.text}: null in the column timestamp; {remedy}")
 
+    @spelled_out
     def to_arrow(
         self,
         topic: str | None = None,
         partition: int | None = None,
         *,
-        start: int | None = None,
-        end: int | None = None,
-        since: Time | None = None,
-        until: Time | None = None,
-        isolation: Isolation = "read_uncommitted",
-        threads: int | None = None,
-        on_damage: DamageHandler | None = None,
         timestamp_millis: bool = False,
+        **selected: Unpack[Selected],
     ) -> pa.Table:
         """Return the same records as an Arrow table, all in memory: `arrow_batches` streams.
 
         Arguments, warnings and errors as in `arrow_batches`.
         """
-        return self.arrow_batches(
-            topic, partition, start=start, end=end, since=since, until=until,
-            isolation=isolation, threads=threads, on_damage=on_damage, timestamp_millis=timestamp_millis,
-        ).read_all()  # fmt: skip
+        return self.arrow_batches(topic, partition, timestamp_millis=timestamp_millis, **selected).read_all()
 
-    def _query(
-        self,
-        topic: str | None,
-        partition: int | None,
-        start: int | None,
-        end: int | None,
-        since: Time | None,
-        until: Time | None,
-        isolation: Isolation,
-        threads: int | None,
-        on_damage: DamageHandler | None,
-    ) -> _Query:
-        """Return the checked query. Raises ValueError, UnknownTopicError."""
-        _check_range(start, end)
-        levels = {level.value: level for level in IsolationLevel}
-        if isolation not in levels:
-            raise ValueError(f"isolation={isolation!r}: expected {' or '.join(map(repr, levels))}")
-        query = _Query(
-            () if topic is None else (topic,),
-            () if partition is None else (partition,),
-            Selection(
-                start or 0,
-                EVERYTHING.end if end is None else end,
-                since=_milliseconds("since", since),
-                until=_milliseconds("until", until),
-                isolation=levels[isolation],
-            ),
-            checked_threads(threads),
-            on_damage or stop_at_damage,
-        )
+    def _checked(self, query: Query) -> Query:
+        """Return `query`. Raises UnknownTopicError if no partition is chosen."""
         choose(self._sources, query.topics, query.partitions)
         return query
 
-    def _rows(self, query: _Query) -> Iterator[Record]:
+    def _rows(self, query: Query) -> Iterator[Record]:
         for topic, partition, columns in self._columns(query, packed=False):
             yield from columns.rows(topic, partition)
 
-    def _columns(self, query: _Query, *, packed: bool) -> Iterator[tuple[str | None, int | None, RecordColumns]]:
+    def _columns(self, query: Query, *, packed: bool) -> Iterator[tuple[str | None, int | None, RecordColumns]]:
         columns = self._read(query, packed=packed)
         return iterated_outside_of_loops(columns) if is_topic(self.path) else columns
 
     def _read(
-        self, query: _Query, *, packed: bool
+        self, query: Query, *, packed: bool
     ) -> Generator[tuple[str | None, int | None, RecordColumns], None, None]:
         """Yield the selected records, with topic and number of their partition."""
         from magicbyte.engine.log.files.directory import PartitionDirectory
@@ -266,21 +202,16 @@ def open_log(
     return Log(path, dialect, max_batch_bytes, sources, client_settings)
 
 
+@spelled_out
 def records(
     path: AnyPath,
     *,
     topic: str | None = None,
     partition: int | None = None,
-    start: int | None = None,
-    end: int | None = None,
-    since: Time | None = None,
-    until: Time | None = None,
-    isolation: Isolation = "read_uncommitted",
     dialect: Dialect | None = None,
     max_batch_bytes: int = DEFAULT_MAX_BATCH_BYTES,
-    threads: int | None = None,
-    on_damage: DamageHandler | None = None,
     client_settings: Mapping[str, str] | None = None,
+    **selected: Unpack[Selected],
 ) -> Iterator[Record]:
     """Return an iterator over the records at `path`: `open_log(path).records(...)`, which describes the arguments.
 
@@ -288,17 +219,7 @@ def records(
         print(record.offset, record.key, record.value)
     """
     log = open_log(path, dialect=dialect, max_batch_bytes=max_batch_bytes, client_settings=client_settings)
-    return log.records(
-        topic, partition, start=start, end=end, since=since, until=until,
-        isolation=isolation, threads=threads, on_damage=on_damage,
-    )  # fmt: skip
-
-
-def checked_threads(threads: int | None) -> int:
-    """Return the number of threads to use. Raises ValueError."""
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads={threads}: expected 1 or more")
-    return default_threads() if threads is None else threads
+    return log.records(topic, partition, **selected)
 
 
 def warn_of_dialect(sources: Sequence[Source], dialect: Dialect | None) -> None:
@@ -313,24 +234,3 @@ def warn(text: str) -> None:
     while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "magicbyte":
         level, frame = level + 1, frame.f_back
     warnings.warn(text, stacklevel=level)
-
-
-def _check_range(start: int | None, end: int | None) -> None:
-    for name, offset in (("start", start), ("end", end)):
-        if offset is not None and offset < 0:
-            raise ValueError(f"{name}={offset}: expected an offset, 0 or more")
-    if end is not None and end < (start or 0):
-        raise ValueError(f"end={end}: expected an offset from {start} (start) on")
-
-
-def _milliseconds(name: str, value: Time | None) -> int | None:
-    """Return the ms since 1970 of an argument. Raises ValueError."""
-    if value is None or isinstance(value, int):
-        return value
-    if isinstance(value, datetime):
-        return time_ms(value)
-    try:
-        return parse_time(value)
-    except (ValueError, OverflowError) as error:
-        expected = "expected a time such as 2016-11-01 or 2016-11-01T12:00:00Z, a datetime, or ms since 1970"
-        raise ValueError(f"{name}={value!r}: {expected}") from error

@@ -18,7 +18,8 @@ from magicbyte.engine.log.files.outputs import inputs_of, local_output, refuse_o
 from magicbyte.engine.log.files.partitions import choose
 from magicbyte.engine.log.files.reader import stop_at_damage
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
-from magicbyte.public.logs import checked_threads, warn, warn_of_dialect
+from magicbyte.public.logs import warn, warn_of_dialect
+from magicbyte.public.selected import checked_threads
 from magicbyte.public.sources import check_client_settings, is_topic, open_sources, outside_of_loops, served
 
 if TYPE_CHECKING:
