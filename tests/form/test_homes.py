@@ -123,6 +123,18 @@ def largest_timestamps(tree: ast.AST) -> Found:
             yield function.name
 
 
+# ---- sentinels
+
+
+def sentinels(tree: ast.AST) -> Found:
+    """Find names for an absent id, epoch or offset."""
+    for node in getattr(tree, "body", []):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            name = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+            if ast.unparse(node.value) == "-1" and re.match("_?(NO_|NOBODY|UNKNOWN)", name):
+                yield name
+
+
 # ---- releases
 
 
@@ -194,6 +206,7 @@ PLANTED: Final[dict[Detector, str]] = {
     walks_of_entries: "while at < len(data):\n  entry = RecordBatch.parse(data[at:])\n  at += entry.size",
     next_offsets: "end = entry.last_offset + 1",
     largest_timestamps: "def time(view):\n  return MAX_TIMESTAMP.read(view) if is_batch else V1_TIMESTAMP.read(view)",
+    sentinels: "_NO_EPOCH: Final = -1",
     comparisons_of_releases: "if release.number >= (2, 8): pass",
     topic_settings_parsed: "def of(cls, settings: Mapping[str, str]): pass",
     settings_typed: 'if settings["preallocate"].lower() == "true": pass',
@@ -279,6 +292,16 @@ def test_the_largest_timestamp_of_an_entry_is_read_in_one_place_for_each_form_th
         "records/extent.py max_timestamps",  # of a table
         "log/append/index_kernels.py due_entries",  # of entries in a row, for their indexes
         "log/cleaning/compaction_sets.py _kinds",  # not the largest: sets with one append time may be merged
+    }
+
+
+def test_each_sentinel_of_the_protocol_has_one_name() -> None:
+    others = {name for name in places(sentinels) if not name.startswith(("sentinels.py", "partitions/", "stores/"))}
+    assert others == {
+        "apis/fetch.py _NO_SESSION",
+        "records/enriched.py NO_TAGS",
+        "records/kernels/runs.py NO_TYPE",
+        "testing/checker/judge.py NO_OPERATION",
     }
 
 

@@ -18,8 +18,9 @@ from magicbyte.engine.log.files.directory import (
     TRANSACTION_INDEX,
 )
 from magicbyte.engine.log.files.filesystem import read_whole
-from magicbyte.engine.log.files.producer_snapshot import NO_OFFSET, ProducerSnapshot
+from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.engine.records.layout import HEADER_TO_MAGIC, LOG_OVERHEAD, MAGIC, OFFSET, SIZE, V0_MINIMUM
+from magicbyte.engine.sentinels import NO_OFFSET
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.indexes import EnrichedIndex, OffsetIndex

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from magicbyte.engine.log.files.reader import MAX_OFFSET
 from magicbyte.engine.records import layout
 from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import numpy as np
@@ -168,8 +169,8 @@ class _Facts:
 
         if self.enriched:
             seconds = self._integers("seconds")
-            return np.where(seconds == -1, layout.NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
-        dated = np.where(self.fields["magic"] == 0, layout.NO_TIMESTAMP, self._integers("message_timestamp"))
+            return np.where(seconds == -1, NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
+        dated = np.where(self.fields["magic"] == 0, NO_TIMESTAMP, self._integers("message_timestamp"))
         return np.where(self.is_batch, self._integers("max_timestamp"), dated)
 
     def _maxTimestampMillis(self) -> pa.Array:  # noqa: N802

@@ -14,7 +14,7 @@ from magicbyte.engine.cluster.acls import ResourceType as Type
 from magicbyte.engine.cluster.changes import ClusterChange, ProposedChange, apply
 from magicbyte.engine.cluster.image import ClusterImage, ConfigEntity, EntityKind, PartitionImage, TopicImage
 from magicbyte.engine.cluster.principal import Principal
-from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
+from magicbyte.engine.cluster.quotas import NO_NAME, QuotaEntity
 from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.reassignment import OngoingMove
@@ -145,7 +145,7 @@ def _settings(draw: st.DrawFn, _image: ClusterImage) -> ClusterChange:
 
 @st.composite
 def _quotas(draw: st.DrawFn, _image: ClusterImage) -> ClusterChange:
-    names = st.sampled_from([*NAMES, None, NOBODY])
+    names = st.sampled_from([*NAMES, None, NO_NAME])
     entity = draw(st.builds(QuotaEntity, names, names).filter(lambda each: each != QuotaEntity()))
     return of.QuotasChanged(entity, draw(LIMITS))
 

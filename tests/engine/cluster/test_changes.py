@@ -41,7 +41,6 @@ from magicbyte.engine.cluster.changes import (
     difference,
 )
 from magicbyte.engine.cluster.image import (
-    NO_CONTROLLER,
     ClusterImage,
     ConfigEntity,
     DamagedPart,
@@ -55,6 +54,7 @@ from magicbyte.engine.errors import UnknownTopicError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState, PartitionState
+from magicbyte.engine.sentinels import NO_BROKER
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BROKER = RegisteredBroker(1, 77, Registration((), "attic"))
@@ -86,7 +86,7 @@ LED = KnownState(PartitionState(2, 1, (2,), 3), 1)
 CASES = [  # a change of CLUSTER, the field that it changes, and its value afterwards
     (BrokerUnregistered(1), "brokers", {}),
     (BrokerUnregistered(8), "brokers", {1: BROKER}),
-    (ControllerChanged(NO_CONTROLLER, 3), "controller_id", NO_CONTROLLER),
+    (ControllerChanged(NO_BROKER, 3), "controller_id", NO_BROKER),
     (TopicDeleted("orders"), "topics", {}),
     (TopicDeleted("orders"), "topic_names", {}),
     (TopicDeleted("others"), "topics", CLUSTER.topics),

@@ -13,8 +13,8 @@ from magicbyte.engine.log.files.index_writer import LATEST_RULES
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.engine.records.entry import entries
-from magicbyte.engine.records.layout import NO_TIMESTAMP
 from magicbyte.engine.records.message import MessageView, build_message
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 BEFORE = (NO_TIMESTAMP, 0)  # the largest timestamp in front of a set, and its offset
 NOW = 1_700_000_000_000

@@ -18,7 +18,7 @@ from magicbyte.tools.mirror.rewrite import ProducerIdentity, closed_batch
 from tools.mirror.sets import some, stored
 
 OURS = ProducerIdentity(4000, 3, 0x7FFFFFF0)
-NOBODY = ProducerIdentity()
+NO_PRODUCER = ProducerIdentity()
 NO_LIMIT = 1 << 62
 OPENED = 0x60
 
@@ -52,7 +52,7 @@ def batches(*sizes: int) -> list[bytes]:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("identity", [OURS, NOBODY])
+@pytest.mark.parametrize("identity", [OURS, NO_PRODUCER])
 def test_the_headers_are_those_of_the_one_by_one_way(identity: ProducerIdentity, compiled: bool) -> None:
     sources = batches(1, 10, 300, 2, 40)
     made, rows, state = forwarded(b"".join(sources), identity, compiled=compiled)

@@ -18,7 +18,6 @@ from magicbyte.engine.replication import controller
 from magicbyte.engine.replication.controller import Controller, Effect
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.fetcher import (
-    NO_EPOCH,
     Answered,
     Append,
     AskEpochs,
@@ -29,8 +28,9 @@ from magicbyte.engine.replication.fetcher import (
     Truncate,
 )
 from magicbyte.engine.replication.leader import IsrChange, LeaderPartition
-from magicbyte.engine.replication.state import NO_LEADER, KnownState, PartitionState
+from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.engine.replication.truncation import EpochEnd
+from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 
 KEY = TopicPartition("t", 0)
 BROKERS = (1, 2, 3)
@@ -107,7 +107,7 @@ class Broker:
     is_alive: bool = True
     leader: LeaderPartition | None = None
     fetchers: dict[int, Fetcher] = field(default_factory=dict)  # by leader
-    follows: int = NO_LEADER
+    follows: int = NO_BROKER
     epoch: int = -1
     controller_epoch: int = -1
 
@@ -209,7 +209,7 @@ class History:
                 self.brokers[effect.broker_id].told.append((self.controller.epoch, order.state, order.version))
 
     def _put(self, state: PartitionState) -> None:
-        assert state.leader in (NO_LEADER, *state.isr), "a leader is in sync with itself"
+        assert state.leader in (NO_BROKER, *state.isr), "a leader is in sync with itself"
         assert state.isr, "somebody is in sync, or nobody may lead again"
         assert set(state.isr) <= set(BROKERS)
         assert state.leader_epoch >= self.state.leader_epoch, "leader epochs do not fall"
@@ -276,7 +276,7 @@ class History:
         before, known_epoch = broker.follows, NO_EPOCH if broker.fetcher is None else broker.fetcher.known_epoch(KEY)
         followed_epoch = self._unfollow(broker)
         broker.follows = state.leader
-        if state.leader != NO_LEADER:
+        if state.leader != NO_BROKER:
             new = Fetcher(asks_epochs=self.asks_epochs, compares_epochs=self.compares_epochs)
             fetcher = broker.fetchers.setdefault(state.leader, new)
             since = followed_epoch if before == state.leader else NO_EPOCH
@@ -294,7 +294,7 @@ class History:
 
     def _unfollow(self, broker: Broker) -> int:
         followed_epoch = NO_EPOCH if broker.fetcher is None else broker.fetcher.forget(KEY)
-        broker.follows = NO_LEADER
+        broker.follows = NO_BROKER
         return followed_epoch
 
     def _produce(self, broker_id: int) -> None:

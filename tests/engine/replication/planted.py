@@ -26,8 +26,9 @@ from magicbyte.engine.replication.fetcher import (
     Truncate,
 )
 from magicbyte.engine.replication.leader import IsrChange, LeaderPartition
-from magicbyte.engine.replication.state import NO_LEADER, KnownState, PartitionState
+from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.engine.replication.truncation import EpochEnd, Restart, Truncation
+from magicbyte.engine.sentinels import NO_BROKER
 
 # ---- the leader: the high watermark
 
@@ -297,7 +298,7 @@ def the_last_in_sync_is_removed(
     state: PartitionState, _replicas: Collection[int], live: Collection[int], epoch: int
 ) -> PartitionState | None:
     isr = tuple(each for each in state.isr if each in live)
-    leader = state.leader if state.leader in live else NO_LEADER
+    leader = state.leader if state.leader in live else NO_BROKER
     changed = (leader, isr) != (state.leader, state.isr)
     return PartitionState(leader, state.leader_epoch + 1, isr, epoch) if changed else None
 

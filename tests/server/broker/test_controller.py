@@ -10,8 +10,8 @@ from magicbyte.engine.protocol.messages.leader_and_isr import LeaderAndIsrReques
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.state import KnownState, PartitionState
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.metadata import layout
-from magicbyte.server.stores.controller import NOBODY
 from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
 from server.broker.controlled import ControlledCluster, controlled, partitions, until
 
@@ -160,7 +160,7 @@ def test_a_session_expires_and_the_next_one_goes_on() -> None:
         controller = await cluster.control(1)
         cluster.tree.expire_session(cluster.controller_sessions[0])
         await until(lambda: not controller.is_active)
-        assert controller.controller_id == NOBODY
+        assert controller.controller_id == NO_BROKER
         cluster.create_topic("t", [1, 2])
         await cluster.reopen(controller)
         assert (controller.is_active, controller.epoch) == (True, 2)

@@ -15,7 +15,7 @@ from magicbyte.engine.records.message import MessageView
 from magicbyte.engine.records.transactions import AbortedRange
 from magicbyte.tools.mirror import rewrite
 from magicbyte.tools.mirror.oversize import not_passed, without
-from magicbyte.tools.mirror.rewrite import NOBODY, Made, Parcel, ProducerIdentity, Storage, forward, parcels
+from magicbyte.tools.mirror.rewrite import NO_PRODUCER, Made, Parcel, ProducerIdentity, Storage, forward, parcels
 from magicbyte.tools.mirror.spread import ParcelLoad, Portion
 from tools.mirror.sets import START, counted, fetched, seen, some, stored
 
@@ -52,7 +52,7 @@ def test_only_a_parcel_with_a_parked_record_is_opened_and_one_at_the_next_offset
 
 def test_a_producer_begins_each_partition_with_sequence_0_and_nobody_has_none() -> None:
     assert OURS.begun() == ProducerIdentity(4000, 3, 0)
-    assert NOBODY.begun() == NOBODY.behind(3) == NOBODY
+    assert NO_PRODUCER.begun() == NO_PRODUCER.behind(3) == NO_PRODUCER
     assert OURS.behind(0x11) == ProducerIdentity(4000, 3, 1)
 
 

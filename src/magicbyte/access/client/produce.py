@@ -19,8 +19,9 @@ from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRe
 from magicbyte.engine.protocol.messages.produce import PartitionProduceResponse
 from magicbyte.engine.records.columns import Record, RecordColumns
 from magicbyte.engine.records.encode import DEFAULT_HEADER, BatchHeader, Format, columns_of, encode
-from magicbyte.engine.records.layout import NO_TIMESTAMP, OFFSET, Dialect, TimestampType
+from magicbyte.engine.records.layout import OFFSET, Dialect, TimestampType
 from magicbyte.engine.records.scan import scan
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import Clock

@@ -15,7 +15,7 @@ from magicbyte.access.client.transactions import TransactionalProducer
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import BrokerError, MagicbyteError, NetworkError, UnknownTopicError
 from magicbyte.engine.records.columns import Record
-from magicbyte.engine.records.layout import NO_TIMESTAMP
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from magicbyte.access.client.client import Client

@@ -55,7 +55,7 @@ from magicbyte.engine.protocol.messages.txn_offset_commit import (
 )
 from magicbyte.engine.records.columns import Record, RecordColumns
 from magicbyte.engine.records.encode import BatchHeader, Format
-from magicbyte.engine.records.layout import NO_PRODUCER_ID
+from magicbyte.engine.sentinels import NO_EPOCH, NO_PRODUCER_ID
 
 TIMEOUT_MS: Final = 60_000
 """The default of `transaction.timeout.ms` in Kafka's producers."""
@@ -112,7 +112,7 @@ class TransactionalProducer:
         self.transactional_id = transactional_id
         self._client = client
         self._timeout_ms = timeout_ms
-        self._producer_id, self._epoch = NO_PRODUCER_ID, -1
+        self._producer_id, self._epoch = NO_PRODUCER_ID, NO_EPOCH
         self._sequences: dict[TopicPartition, int] = {}
         self._turns: dict[TopicPartition, asyncio.Lock] = {}
         self._joining = asyncio.Lock()  # coordinators answer a concurrent request of an id with CONCURRENT_TRANSACTIONS

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
+from magicbyte.engine.cluster.quotas import NO_NAME, QuotaEntity
 from magicbyte.engine.replication.throttle import Throughput
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class QuotaTable:
         for owners, used_by_clients, used_by_all in (
             ((user,) if user else (), both, of_user),
             ((None,), both, of_user),
-            ((NOBODY,), of_client, None),
+            ((NO_NAME,), of_client, None),
         ):
             for owner in owners:
                 if client_id and (limit := known.get(QuotaEntity(owner, client_id))) is not None:

@@ -18,7 +18,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 from magicbyte.engine.cluster.acls import Entries, ResourcePattern
 from magicbyte.engine.cluster.brokers import RegisteredBroker
 from magicbyte.engine.cluster.image import (
-    NO_CONTROLLER,
     ClusterImage,
     ConfigEntity,
     DamagedPart,
@@ -33,6 +32,7 @@ from magicbyte.engine.errors import UnknownTopicError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
 from magicbyte.engine.replication.state import KnownState
+from magicbyte.engine.sentinels import NO_BROKER
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -165,7 +165,7 @@ class ProducerIdsAllocated:
 
 @dataclass(frozen=True, slots=True)
 class ControllerChanged:
-    """A broker is the controller of an epoch; `NO_CONTROLLER`: the former one has left."""
+    """A broker is the controller of an epoch; `NO_BROKER`: the former one has left."""
 
     controller_id: int
     epoch: int
@@ -410,7 +410,7 @@ _APPLY: Final[Mapping[type, Callable[[_Draft, Any], None]]] = {
 def difference(old: ClusterImage, new: ClusterImage) -> list[ClusterChange]:
     """Return the changes from an image to a later one of the same cluster.
 
-    An allocation of producer ids names no broker that an image knows: it has `NO_CONTROLLER`.
+    An image does not know which broker allocated producer ids: their change has `NO_BROKER`.
     """
     changes = list[ClusterChange]()
     for each in fields(ClusterImage):
@@ -521,7 +521,7 @@ _BETWEEN: Final[Mapping[str, Callable[[Any, Any], Iterable[ClusterChange]]]] = {
     "acls": _of_acls,
     "scram_users": _of_users,
     "features": _of_features,
-    "next_producer_id": lambda _, new: [ProducerIdsAllocated(NO_CONTROLLER, new)],
+    "next_producer_id": lambda _, new: [ProducerIdsAllocated(NO_BROKER, new)],
     "deletions": _of_deletions,
     "reassignments": lambda _, new: [ReassignmentsRequested(new)],
     "preferred_elections": lambda _, new: [PreferredElectionsRequested(new)],

@@ -10,7 +10,7 @@ import enum
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from magicbyte.engine.cluster.acls import Entries, ResourcePattern
 from magicbyte.engine.cluster.brokers import RegisteredBroker
@@ -19,9 +19,7 @@ from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
 from magicbyte.engine.replication.state import KnownState
-
-NO_CONTROLLER: Final = -1
-"""Used instead of a broker id, and of an epoch: there is no controller, or there has been none."""
+from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 
 
 class EntityKind(enum.Enum):
@@ -114,8 +112,8 @@ class ClusterImage:
     scram_users: Mapping[str, Mapping[str, Credential]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int | None = None
-    controller_id: int = NO_CONTROLLER
-    controller_epoch: int = NO_CONTROLLER
+    controller_id: int = NO_BROKER
+    controller_epoch: int = NO_EPOCH
     deletions: frozenset[str] = frozenset()
     reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     preferred_elections: frozenset[TopicPartition] | None = None

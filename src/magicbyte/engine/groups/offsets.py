@@ -39,11 +39,11 @@ from magicbyte.engine.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from magicbyte.engine.sentinels import NO_OFFSET
 
 if TYPE_CHECKING:
     from magicbyte.engine.groups.table import GroupTable
 
-UNKNOWN_OFFSET: Final = -1
 LOADING_CODE: Final = 2  # version of TxnOffsetCommit from which COORDINATOR_LOAD_IN_PROGRESS is known
 C = TypeVar("C", offset_commit.OffsetCommitRequestPartition, TxnOffsetCommitRequestPartition)
 
@@ -398,7 +398,7 @@ def _fetched_partition(
         committed, code = None, ErrorCode.UNSTABLE_OFFSET_COMMIT
     if committed is None:
         return offset_fetch.OffsetFetchResponsePartitions(
-            partition_index=partition.partition, committed_offset=UNKNOWN_OFFSET, error_code=code
+            partition_index=partition.partition, committed_offset=NO_OFFSET, error_code=code
         )
     return offset_fetch.OffsetFetchResponsePartitions(
         partition_index=partition.partition,

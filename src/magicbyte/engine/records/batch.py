@@ -19,8 +19,6 @@ from magicbyte.engine.records.layout import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAX_TIMESTAMP,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     OFFSET,
     PARTITION_LEADER_EPOCH,
     RECORD_BATCH_MINIMUM,
@@ -29,6 +27,7 @@ from magicbyte.engine.records.layout import (
     TRANSACTIONAL_BIT,
     TimestampType,
 )
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_SEQUENCE
 from magicbyte.engine.wire.checksum import Buffer, crc32c
 
 HEADER = struct.Struct(">qiibIhiqqqhii")

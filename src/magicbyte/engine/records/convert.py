@@ -30,8 +30,6 @@ from magicbyte.engine.records.layout import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     ENRICHED_CONTROL_BIT,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
     V0_KEY_LENGTH,
     V1_KEY_LENGTH,
@@ -40,6 +38,7 @@ from magicbyte.engine.records.layout import (
 from magicbyte.engine.records.message import MessageView
 from magicbyte.engine.records.repack import decode_lz4
 from magicbyte.engine.records.scan import BatchTable, scan
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import Buffer
 
 DEFAULT_BATCH_BYTES = 64 << 10

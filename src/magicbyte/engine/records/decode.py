@@ -38,7 +38,6 @@ from magicbyte.engine.records.layout import (
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC_AT,
-    NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     RECORD_MINIMUM,
     V0_OVERHEAD,
@@ -48,6 +47,7 @@ from magicbyte.engine.records.layout import (
     TimestampType,
 )
 from magicbyte.engine.records.scan import GROUP_BYTES, BatchTable, complaint, scan
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import crc32, crc32c
 
 DEFAULT_MAX_BATCH_BYTES = 64 << 20

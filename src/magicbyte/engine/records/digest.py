@@ -16,7 +16,7 @@ from magicbyte.engine.compiled.kernel import worth_compiling
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.records import digest_kernels as kernels
 from magicbyte.engine.records.forms import form_for
-from magicbyte.engine.records.layout import NO_TIMESTAMP
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from magicbyte.engine.records.columns import BytesColumn, HeaderColumns, RecordColumns

@@ -30,17 +30,9 @@ from magicbyte.engine.records.batch import batch_attributes, build_batch, single
 from magicbyte.engine.records.columns import BytesColumn, HeaderColumns, Record, RecordColumns
 from magicbyte.engine.records.enriched import MAX_SECONDS, build_enriched_wrapper
 from magicbyte.engine.records.forms import form_for
-from magicbyte.engine.records.layout import (
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    RECORD_BATCH_OVERHEAD,
-    V0_OVERHEAD,
-    V1_OVERHEAD,
-    Dialect,
-    TimestampType,
-)
+from magicbyte.engine.records.layout import RECORD_BATCH_OVERHEAD, V0_OVERHEAD, V1_OVERHEAD, Dialect, TimestampType
 from magicbyte.engine.records.message import build_wrapper
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 DEFAULT_BATCH_BYTES = 16384
 GROUP_BYTES = 1 << 21  # of records per chunk: enough to amortize a kernel call, small enough for the caches

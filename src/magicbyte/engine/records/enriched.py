@@ -25,13 +25,11 @@ from magicbyte.engine.records.layout import (
     LOG_OVERHEAD,
     MAGIC,
     MESSAGE_CRC,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
     OFFSET,
     SIZE,
     TimestampType,
 )
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import Buffer, crc32
 
 log = logger(__name__)

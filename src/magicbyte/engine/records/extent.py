@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from magicbyte.engine.records.decode import DecodeOptions, decode_rows
 from magicbyte.engine.records.enriched import EnrichedMessage
-from magicbyte.engine.records.layout import LAST_OFFSET_DELTA, MAX_TIMESTAMP, NO_TIMESTAMP, V1_TIMESTAMP, Dialect
+from magicbyte.engine.records.layout import LAST_OFFSET_DELTA, MAX_TIMESTAMP, V1_TIMESTAMP, Dialect
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,12 +12,12 @@ from magicbyte.engine.records.layout import (
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAX_TIMESTAMP,
-    NO_TIMESTAMP,
     OFFSET,
     V1_TIMESTAMP,
     Field,
     TimestampType,
 )
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import Buffer
 
 _CODECS = tuple(Codec)

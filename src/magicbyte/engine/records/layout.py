@@ -46,10 +46,6 @@ class Field(NamedTuple):
         self.type.pack_into(buffer, self.start, value)
 
 
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_SEQUENCE = -1
-
 # ---- every format
 # v0, v1: of the message, or of a wrapper's last message; v2: base offset; enriched: of the first message
 OFFSET = Field(0, INT64)

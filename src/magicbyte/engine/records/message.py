@@ -16,9 +16,6 @@ from magicbyte.engine.records.layout import (
     MAGIC,
     MESSAGE_ATTRIBUTES,
     MESSAGE_CRC,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
     OFFSET,
     SIZE,
     V0_KEY_LENGTH,
@@ -30,6 +27,7 @@ from magicbyte.engine.records.layout import (
     V1_TIMESTAMP,
     TimestampType,
 )
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import Buffer, crc32
 
 V0_HEADER = struct.Struct(">qiIbbi")

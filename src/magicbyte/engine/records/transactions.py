@@ -13,13 +13,8 @@ from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import ControlType, marker_of, marker_types
 from magicbyte.engine.records.extent import header_lasts
-from magicbyte.engine.records.layout import (
-    CONTROL_BIT,
-    NO_PRODUCER_ID,
-    PRODUCER_ID,
-    TRANSACTIONAL_BIT,
-    Dialect,
-)
+from magicbyte.engine.records.layout import CONTROL_BIT, PRODUCER_ID, TRANSACTIONAL_BIT, Dialect
+from magicbyte.engine.sentinels import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -34,7 +34,8 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication import election, reassignment
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
-from magicbyte.engine.replication.state import NEW_NODE, NO_LEADER, KnownState, PartitionState
+from magicbyte.engine.replication.state import NEW_NODE, KnownState, PartitionState
+from magicbyte.engine.sentinels import NO_BROKER
 
 BEING_DELETED: Final = -2
 """Used instead of a leader: UpdateMetadata's mark of a topic that is being deleted."""
@@ -219,7 +220,7 @@ class _Cluster:
         return [LeaderAndIsr(broker_id, tuple(own[broker_id])) for broker_id in sorted(own)]
 
     def _being_deleted(self, key: TopicPartition) -> PartitionOrder:
-        known = self.states.get(key) or KnownState(PartitionState(NO_LEADER, 0, (), self.epoch), 0)
+        known = self.states.get(key) or KnownState(PartitionState(NO_BROKER, 0, (), self.epoch), 0)
         state = PartitionState(BEING_DELETED, known.state.leader_epoch, known.state.isr, self.epoch)
         return PartitionOrder(key, state, known.version, self.replicas[key])
 

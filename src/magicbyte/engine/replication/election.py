@@ -9,7 +9,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Sequence
 
-from magicbyte.engine.replication.state import NO_LEADER, PartitionState
+from magicbyte.engine.replication.state import PartitionState
+from magicbyte.engine.sentinels import NO_BROKER
 
 
 class ElectionType(enum.IntEnum):
@@ -59,7 +60,7 @@ def without_dead(
     """
     assigned = tuple(each for each in state.isr if each in replicas) or state.isr
     isr = tuple(each for each in assigned if each in live) or assigned[-1:]
-    leader = state.leader if state.leader in live else NO_LEADER
+    leader = state.leader if state.leader in live else NO_BROKER
     if (leader, isr) == (state.leader, state.isr):
         return None
     return _led_by(state, leader, isr, controller_epoch)

@@ -33,8 +33,8 @@ from magicbyte.engine.replication.truncation import (
     is_in_doubt,
     out_of_range,
 )
+from magicbyte.engine.sentinels import NO_EPOCH
 
-NO_EPOCH: Final = -1
 _FIRST_BACKOFF_MS: Final = 20
 _MOST_DOUBLINGS: Final = 10
 _REFUSALS_BEFORE_EPOCH_IS_DROPPED: Final = 2

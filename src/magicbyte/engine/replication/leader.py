@@ -23,12 +23,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.replication.state import PartitionState
-
-UNKNOWN_OFFSET: Final = -1
+from magicbyte.engine.sentinels import NO_OFFSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +50,8 @@ class Follower:
     caught_up_ms: int
     last_fetch_ms: int
     leader_end: int
-    log_end_offset: int = UNKNOWN_OFFSET
-    log_start_offset: int = UNKNOWN_OFFSET
+    log_end_offset: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
 
 
 class LeaderPartition:
@@ -149,7 +147,7 @@ class LeaderPartition:
     def low_watermark(self) -> int:
         """The smallest known log start offset of the replicas: below it, records are deleted everywhere."""
         offsets = [each.log_start_offset for each in self.followers.values()]
-        return min((each for each in offsets if each != UNKNOWN_OFFSET), default=UNKNOWN_OFFSET)
+        return min((each for each in offsets if each != NO_OFFSET), default=NO_OFFSET)
 
     def _advance(self, now_ms: int) -> bool:
         """Advance the high watermark to the smallest log end offset of the replicas that count.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-NO_LEADER: Final = -1
 NEW_NODE: Final = -1
 """Used instead of a version: the state node must be created."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The leader of a partition (`NO_LEADER` for none), its epoch, the in-sync replicas, and the controller's epoch."""
+    """The leader of a partition (`NO_BROKER` for none), its epoch, the in-sync replicas, and the controller's epoch."""
 
     leader: int
     leader_epoch: int

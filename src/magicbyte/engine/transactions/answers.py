@@ -22,15 +22,15 @@ from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
 )
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from magicbyte.engine.sentinels import NO_EPOCH, NO_PRODUCER_ID
 from magicbyte.engine.transactions.rules import FENCED_BEFORE
-from magicbyte.engine.transactions.transaction import NO_EPOCH, NO_ID
 
 FIRST_OF_BROKERS: Final = 4
 """The first version of AddPartitionsToTxn that brokers send to each other, with many transactions."""
 
 
 def answer(
-    caller: Caller, request: Message, code: ErrorCode, producer_id: int = NO_ID, producer_epoch: int = NO_EPOCH
+    caller: Caller, request: Message, code: ErrorCode, producer_id: int = NO_PRODUCER_ID, producer_epoch: int = NO_EPOCH
 ) -> Reply:
     """Return the response to a request.
 
@@ -42,7 +42,9 @@ def answer(
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     match request:
         case InitProducerIdRequest() if code:
-            return Reply(caller, InitProducerIdResponse(error_code=code, producer_id=NO_ID, producer_epoch=NO_EPOCH))
+            return Reply(
+                caller, InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+            )
         case InitProducerIdRequest():
             return Reply(caller, InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch))
         case AddPartitionsToTxnRequest():

@@ -38,6 +38,7 @@ from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTx
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest
+from magicbyte.engine.sentinels import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from magicbyte.engine.transactions.answers import answer, not_added, partition_codes, places_of, transactions_of
 from magicbyte.engine.transactions.config import TransactionConfig
 from magicbyte.engine.transactions.effects import Answer, Effect, Forget, SendMarkers, Store, TransactionChange
@@ -50,14 +51,7 @@ from magicbyte.engine.transactions.rules import (
     NOT_STORED,
     PREDECESSORS,
 )
-from magicbyte.engine.transactions.transaction import (
-    LAST_EPOCH,
-    NO_EPOCH,
-    NO_ID,
-    PROTOCOL_2,
-    Transaction,
-    next_pair,
-)
+from magicbyte.engine.transactions.transaction import LAST_EPOCH, PROTOCOL_2, Transaction, next_pair
 
 _FORGOTTEN_TOGETHER = 500  # ids per append, whose tombstones fit into a set
 _ENDED = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
@@ -188,7 +182,7 @@ class Coordinator:
         transactional_id = request.transactional_id or ""
         given = None if request.producer_epoch == NO_EPOCH else request.producer_epoch
         code = ErrorCode.NONE
-        if not transactional_id or (request.producer_id == NO_ID) != (given is None):
+        if not transactional_id or (request.producer_id == NO_PRODUCER_ID) != (given is None):
             code = ErrorCode.INVALID_REQUEST
         elif not 0 < request.transaction_timeout_ms <= self.config.max_timeout_ms:
             code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
@@ -208,8 +202,8 @@ class Coordinator:
         value = TransactionValue(
             version=0,
             producer_id=self._new_producer_id(),
-            previous_producer_id=NO_ID,
-            next_producer_id=NO_ID,
+            previous_producer_id=NO_PRODUCER_ID,
+            next_producer_id=NO_PRODUCER_ID,
             producer_epoch=NO_EPOCH,
             timeout_ms=0,
             status=int(TransactionState.EMPTY),
@@ -337,7 +331,7 @@ class Coordinator:
             code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
         elif not code and transaction is not None and transaction.value.producer_epoch != epoch:
             code = ErrorCode.PRODUCER_FENCED
-        return code, transaction or _NOBODY
+        return code, transaction or _NO_TRANSACTION
 
     # ---- changes
 
@@ -455,7 +449,14 @@ class Coordinator:
         return self._change(transaction, value, last_epoch, None)
 
 
-_NOBODY = Transaction("", NO_ID, NO_ID, TransactionValue(0, NO_ID, NO_ID, NO_ID, NO_EPOCH, 0, 0, None, NO_ID, NO_ID, 0))
+_NO_TRANSACTION = Transaction(
+    "",
+    NO_PRODUCER_ID,
+    NO_PRODUCER_ID,
+    TransactionValue(
+        0, NO_PRODUCER_ID, NO_PRODUCER_ID, NO_PRODUCER_ID, NO_EPOCH, 0, 0, None, NO_TIMESTAMP, NO_TIMESTAMP, 0
+    ),
+)
 
 
 def _may_be_of(transaction: Transaction, producer_id: int, epoch: int) -> bool:

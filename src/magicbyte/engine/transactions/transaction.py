@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.sentinels import NO_EPOCH, NO_PRODUCER_ID
 from magicbyte.engine.transactions.records import STATES, TransactionState, TransactionValue, WrittenPartitions
 
-NO_ID: Final = -1
-NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 0x7FFF - 1  # the last that clients get; a fence may still add one
 PROTOCOL_2: Final = 2
 
@@ -107,7 +106,7 @@ class Transaction:
             start_timestamp=self.value.start_timestamp if goes_on else date_ms,
             last_update_timestamp=date_ms,
             producer_epoch=epoch + 1,
-            next_producer_id=new_id() if epoch >= LAST_EPOCH else NO_ID,
+            next_producer_id=new_id() if epoch >= LAST_EPOCH else NO_PRODUCER_ID,
             client_transaction_version=PROTOCOL_2,
         )
         return value, epoch
@@ -124,12 +123,12 @@ class Transaction:
         one.
         """
         value = self.value._replace(status=int(state), partitions=[], last_update_timestamp=self.prepared_ms)
-        if value.next_producer_id == NO_ID:
+        if value.next_producer_id == NO_PRODUCER_ID:
             return value, self.last_epoch
         rotated = value._replace(
             producer_id=value.next_producer_id,
             previous_producer_id=value.producer_id,
-            next_producer_id=NO_ID,
+            next_producer_id=NO_PRODUCER_ID,
             producer_epoch=0,
         )
         return rotated, LAST_EPOCH
@@ -137,7 +136,7 @@ class Transaction:
 
 def next_pair(value: TransactionValue) -> tuple[int, int]:
     """Return producer id and epoch of the next transaction."""
-    if value.next_producer_id != NO_ID:
+    if value.next_producer_id != NO_PRODUCER_ID:
         return value.next_producer_id, 0
     return value.producer_id, value.producer_epoch
 

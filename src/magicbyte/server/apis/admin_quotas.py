@@ -14,7 +14,7 @@ from magicbyte.access.security.scram import HASHES
 from magicbyte.engine.cluster import store
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.cluster.changes import ConnectionRateChanged, ProposedChange, QuotasChanged
-from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
+from magicbyte.engine.cluster.quotas import NO_NAME, QuotaEntity
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, RequestRefusedError
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages import alter_client_quotas as altering
@@ -77,7 +77,7 @@ async def describe(
         async for entity, values in request.turns.over(image.quotas.items(), _STEPS):
             parts = ((USER, entity.user), (CLIENT_ID, entity.client_id))
             if all(_is_meant(name, filters.get(kind), is_strict) for kind, name in parts):
-                entries.append(_entry({kind: name for kind, name in parts if name != NOBODY}, values))
+                entries.append(_entry({kind: name for kind, name in parts if name != NO_NAME}, values))
     if IP in filters or not (filters or is_strict):
         wanted = filters.get(IP, QuotaFilter(is_any=True))
         async for address, rate in request.turns.over(image.connection_rates.items(), _STEPS):
@@ -87,10 +87,10 @@ async def describe(
 
 
 def _is_meant(name: str | None, wanted: QuotaFilter | None, is_strict: bool) -> bool:
-    """Return whether an entity's name, or `NOBODY`, matches the filter for its type."""
+    """Return whether an entity's name, or `NO_NAME`, matches the filter for its type."""
     if wanted is None:
-        return name == NOBODY or not is_strict
-    return name != NOBODY and wanted.matches(name)
+        return name == NO_NAME or not is_strict
+    return name != NO_NAME and wanted.matches(name)
 
 
 def _entry(entity: Mapping[str, str | None], values: Mapping[str, float]) -> describing.EntryData:
@@ -160,7 +160,7 @@ def _decision(entity: Mapping[str, str | None], ops: Iterable[altering.OpData]) 
         if IP in entity:
             address = entity[IP]
             return [ConnectionRateChanged(address, values.get(CONNECTION_RATE, image.connection_rates.get(address)))]
-        client = QuotaEntity(entity.get(USER, NOBODY), entity.get(CLIENT_ID, NOBODY))
+        client = QuotaEntity(entity.get(USER, NO_NAME), entity.get(CLIENT_ID, NO_NAME))
         limits = {**image.quotas.get(client, {}), **values}
         return [QuotasChanged(client, {name: value for name, value in limits.items() if value is not None})]
 

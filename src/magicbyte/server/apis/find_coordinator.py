@@ -15,6 +15,7 @@ from magicbyte.engine.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.serving.authorization import (
     GROUP_REFUSED,
     ID_REFUSED,
@@ -22,7 +23,6 @@ from magicbyte.server.serving.authorization import (
     Need,
 )
 from magicbyte.server.serving.routes import MANY, MIB, Route
-from magicbyte.server.stores.cluster_view import NOBODY
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
@@ -52,7 +52,7 @@ async def find_coordinator(broker: BrokerParts, request: Request[FindCoordinator
     answers = [
         _coordinator_of(broker, request, key, topic, partitions)
         if partitions
-        else Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
+        else Coordinator(key=key, node_id=NO_BROKER, host="", port=-1, error_code=code, error_message=why)
         async for key in request.turns.over(dict.fromkeys(keys))
     ]
     if many:
@@ -75,7 +75,7 @@ def _coordinator_of(
     member = broker.cluster_view.coordinator(request.connection.listener, place)
     if member is None:
         code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{place}, the partition of {key}, has no leader"
-        return Coordinator(key=key, node_id=NOBODY, host="", port=-1, error_code=code, error_message=why)
+        return Coordinator(key=key, node_id=NO_BROKER, host="", port=-1, error_code=code, error_message=why)
     return Coordinator(key=key, node_id=member.id, host=member.host, port=member.port, error_message=None)
 
 

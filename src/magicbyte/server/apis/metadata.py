@@ -20,12 +20,12 @@ from magicbyte.engine.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.serving.authorization import (
     TOPIC_REFUSED,
     AuthorizedCaller,
 )
 from magicbyte.server.serving.routes import MANY, MIB, Route
-from magicbyte.server.stores.cluster_view import NOBODY
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
@@ -115,7 +115,7 @@ def _describe(broker: BrokerParts, topic: ServedTopic) -> MetadataResponseTopic:
         is_internal=topic.is_internal,
         partitions=[
             MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NOBODY else ErrorCode.NONE,
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE if state.leader == NO_BROKER else ErrorCode.NONE,
                 partition_index=index,
                 leader_id=state.leader,
                 leader_epoch=state.leader_epoch,

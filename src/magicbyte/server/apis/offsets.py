@@ -33,6 +33,7 @@ from magicbyte.engine.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
+from magicbyte.engine.sentinels import NO_EPOCH
 from magicbyte.server.apis.fetch import epoch_fault
 from magicbyte.server.serving.authorization import (
     ACT,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
 _COMMITTED: Final = 1
 _CONSUMER: Final = -1
-_UNKNOWN: Final = -1
 _STEPS: Final = 10  # for a search by time, in another thread that is awaited
 _FIRST_WITH_EPOCHS: Final = 4
 _FIRST_NOT_AVAILABLE: Final = 5
@@ -163,7 +163,7 @@ def _epoch_at(log: PartitionLog, offset: int) -> int:
     """Return the leader epoch of an existing or next offset; -1 if unknown."""
     entries = log.epochs.entries
     at = bisect_right(entries, offset, key=lambda each: each.start_offset) - 1
-    return entries[at].epoch if at >= 0 else _UNKNOWN
+    return entries[at].epoch if at >= 0 else NO_EPOCH
 
 
 async def offset_for_leader_epoch(

@@ -27,6 +27,7 @@ from magicbyte.engine.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.sentinels import NO_OFFSET
 from magicbyte.server.coordinating.verification import is_transactional, must_verify, names_several, with_guards
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.serving.authorization import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 _ACKS: Final = (-1, 0, 1)
 _ALL: Final = -1
-_NO_OFFSET: Final = -1
 _ADMIN_CLIENT: Final = "__admin_client"
 _FIRST_WITH_STORAGE_ERROR: Final = 4
 _NO_LOG_ASKED: Final = {  # errors that Kafka returns without the log start offset, although some are found in the log
@@ -167,7 +167,7 @@ def _answer(
 ) -> PartitionProduceResponse:
     """Return the response for one set; an error becomes the code that this request version has for it."""
     if isinstance(outcome, AppendRefusedError):
-        start = _NO_OFFSET
+        start = NO_OFFSET
         if partition is not None:
             broker.runtime.metrics.of(topic).sets_refused += 1
             if outcome.code not in _NO_LOG_ASKED and not isinstance(outcome, RequestRefusedError):
@@ -175,7 +175,7 @@ def _answer(
         return PartitionProduceResponse(
             index=index,
             error_code=outcome.code,
-            base_offset=_NO_OFFSET,
+            base_offset=NO_OFFSET,
             log_start_offset=start,
             record_errors=[
                 BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
@@ -187,9 +187,7 @@ def _answer(
         code = outcome.code
         if code == ErrorCode.KAFKA_STORAGE_ERROR and version < _FIRST_WITH_STORAGE_ERROR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return PartitionProduceResponse(
-            index=index, error_code=code, base_offset=_NO_OFFSET, error_message=str(outcome)
-        )
+        return PartitionProduceResponse(index=index, error_code=code, base_offset=NO_OFFSET, error_message=str(outcome))
     if isinstance(outcome, Exception):
         raise outcome
     assert outcome is not None, "each set has an outcome"
@@ -252,7 +250,7 @@ def _refuse(response: ProduceResponse, topic: TopicProduceData, code: ErrorCode)
         TopicProduceResponse(
             name=topic.name,
             partition_responses=[
-                PartitionProduceResponse(index=part.index, error_code=code, base_offset=_NO_OFFSET)
+                PartitionProduceResponse(index=part.index, error_code=code, base_offset=NO_OFFSET)
                 for part in topic.partition_data
             ],
         )

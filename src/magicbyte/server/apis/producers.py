@@ -8,6 +8,7 @@ from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from magicbyte.engine.sentinels import NO_PRODUCER_ID
 from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
     ID_REFUSED,
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.request import Handler
 
-_NO_ID: Final = -1
-
 
 async def init_producer_id(broker: BrokerParts, request: Request[InitProducerIdRequest]) -> Message:
     """Return a producer id, and with a transactional id the epoch that fences earlier producers."""
     message = request.message
-    if (message.producer_id == _NO_ID) != (message.producer_epoch == _NO_ID):
+    if (message.producer_id == NO_PRODUCER_ID) != (message.producer_epoch == NO_PRODUCER_ID):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     ids = broker.producer_ids
     while ids.is_used_up:

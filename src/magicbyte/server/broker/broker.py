@@ -29,6 +29,7 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import registration_version
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.apis.broker_parts import BrokerParts
 from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.apis.sessions import Sessions
@@ -48,7 +49,7 @@ from magicbyte.server.serving.runtime import Runtime
 from magicbyte.server.serving.threads import SystemThreads, Threads
 from magicbyte.server.settings.kept_format import warn_beyond
 from magicbyte.server.stores import cluster
-from magicbyte.server.stores.cluster_view import NOBODY, ViewAlone
+from magicbyte.server.stores.cluster_view import ViewAlone
 from magicbyte.server.stores.election import elect
 from magicbyte.server.stores.features import TRANSACTION_VERSION
 from magicbyte.server.stores.topic_nodes import keep_all, log_config_of, refused_of, settings_of
@@ -203,7 +204,7 @@ class Broker:
         self._opened.push_async_callback(membership.close)
         listener = self.config.inter_broker_listener.name
         self.cache = MetadataCache(
-            self.node_id, listener, lambda: NOBODY if self.controller is None else self.controller.controller_id
+            self.node_id, listener, lambda: NO_BROKER if self.controller is None else self.controller.controller_id
         )
 
     def _session_renewed(self) -> None:

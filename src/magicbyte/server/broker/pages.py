@@ -19,8 +19,8 @@ from magicbyte.engine.compiled import kernel
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError
 from magicbyte.engine.groups.rules import GroupState
 from magicbyte.engine.protocol import APIS
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.serving.metrics import Conversion, Moved, Times, TopicMetrics, now_ns
-from magicbyte.server.stores.cluster_view import NOBODY
 
 if TYPE_CHECKING:
     import ssl
@@ -315,10 +315,10 @@ def _cluster(services: PageServices) -> Iterator[Family]:
     here = sum(number in each.replicas for _, each in known)
     led = [] if _failed(services) else [(topic, each) for topic, each in known if each.leader == number]
     lost = here if _failed(services) else len(services.topics.offline())
-    leaderless = sum(each.leader == NOBODY for _, each in known) if is_controller else 0
+    leaderless = sum(each.leader == NO_BROKER for _, each in known) if is_controller else 0
     lacking = sum(topic.config.min_insync_replicas > len(each.isr) for topic, each in led)
     behind = sum(len(each.isr) < len(each.replicas) for _, each in led)
-    elsewhere = sum(each.leader not in (NOBODY, *each.replicas[:1]) for _, each in known) if is_controller else 0
+    elsewhere = sum(each.leader not in (NO_BROKER, *each.replicas[:1]) for _, each in known) if is_controller else 0
     for name, meaning, value in (
         (
             "server_kafkaserver_brokerstate",

@@ -67,10 +67,10 @@ from magicbyte.engine.records.layout import (
     LOG_OVERHEAD,
     MAGIC,
     MESSAGE_ATTRIBUTES_AT,
-    NO_TIMESTAMP,
     OFFSET,
     Dialect,
 )
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 from magicbyte.server.partitions.writes import PartitionLocks, Work, WrittenSet, write, write_all
 from magicbyte.server.serving.metrics import UNNAMED, ClientSoftware, TopicMetrics, count, now_ns
 

@@ -40,7 +40,8 @@ from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.releases import inter_broker_versions, tells_isr_at_once
 from magicbyte.engine.replication.leader import IsrChange, IsrNotifications, LeaderPartition
-from magicbyte.engine.replication.state import NO_LEADER, PartitionState
+from magicbyte.engine.replication.state import PartitionState
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.metadata import layout
 from magicbyte.server.partitions.partition import ServedPartition
 from magicbyte.server.partitions.replica_fetchers import FollowedLeader, ReplicaFetchers
@@ -293,7 +294,7 @@ class ClusterReplicas(Replicas):
         self._postponed.pop(key, None)
         if partition is not None:
             async with partition.lock:
-                partition.follow(NO_LEADER, partition.leader_epoch)
+                partition.follow(NO_BROKER, partition.leader_epoch)
             if (coordinator := self._coordinator_of(key.topic)) is not None:
                 coordinator.resigned(key.partition, partition.leader_epoch)
         if deletes:

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from magicbyte.engine.errors import AppendRefusedError, CorruptRecordError, ErrorCode, NotLeaderError
 from magicbyte.engine.log.live.segment import FileSlice, Segment
 from magicbyte.engine.printable import logger
-from magicbyte.engine.replication.state import NO_LEADER
+from magicbyte.engine.sentinels import NO_BROKER
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.partition_log import PartitionLog
@@ -76,7 +76,7 @@ class ServedPartition:
         self.waiting: dict[asyncio.Event, None] = {}  # in order of arrival
         self.waiting_followers: dict[asyncio.Event, None] = {}
         self.leader: LeaderPartition | None = None
-        self.leader_id, self.leader_epoch = NO_LEADER, NO_EPOCH
+        self.leader_id, self.leader_epoch = NO_BROKER, NO_EPOCH
         self.is_slow = False
         self._recent: dict[int, _RecentSet] = {}  # by offset, the oldest first: for readers at the end of the log
         # by segment: generation, and the end and magic of its examined beginning
@@ -153,7 +153,7 @@ class ServedPartition:
         self.wake()
 
     def follow(self, leader_id: int, leader_epoch: int) -> None:
-        """Become a follower of `leader_id`, NO_LEADER if there is none. Waiting requests are woken."""
+        """Become a follower of `leader_id`, NO_BROKER if there is none. Waiting requests are woken."""
         self.leader, self.leader_id, self.leader_epoch = None, leader_id, leader_epoch
         self.wake()
 

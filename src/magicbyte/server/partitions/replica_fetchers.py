@@ -63,7 +63,6 @@ from magicbyte.engine.protocol.messages.offset_for_leader_epoch import (
 from magicbyte.engine.records.layout import LOG_OVERHEAD, OFFSET
 from magicbyte.engine.releases import inter_broker_versions
 from magicbyte.engine.replication.fetcher import (
-    NO_EPOCH,
     Answered,
     Append,
     AskEpochs,
@@ -75,6 +74,7 @@ from magicbyte.engine.replication.fetcher import (
     Wait,
 )
 from magicbyte.engine.replication.truncation import EpochEnd
+from magicbyte.engine.sentinels import NO_EPOCH
 from magicbyte.server.partitions.writes import PartitionLocks, Work, WrittenSet, write, write_all
 
 if TYPE_CHECKING:

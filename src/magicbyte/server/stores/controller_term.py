@@ -47,7 +47,8 @@ from magicbyte.engine.replication.controller import (
 )
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
-from magicbyte.engine.replication.state import NO_LEADER, KnownState
+from magicbyte.engine.replication.state import KnownState
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.readable import knows_moves_of_topics
 from magicbyte.server.stores.controller_channel import Channels, Surroundings
@@ -460,5 +461,5 @@ def _not_in_sync(
     return {
         key: known.state.leader
         for key, known in written.items()
-        if key in before and known.state.leader not in (NO_LEADER, *before[key].state.isr)
+        if key in before and known.state.leader not in (NO_BROKER, *before[key].state.isr)
     }

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from magicbyte.engine.sentinels import NO_OFFSET
 from magicbyte.testing.checker.cycles import Circles, Read
 from magicbyte.testing.checker.history import ClientOperation, HistoryRules, Kind, OperationOutcome, Polled, Sent, Value
 from magicbyte.testing.checker.report import Anomaly, AnomalyKind, Report
 
-NOBODY: Final = -1
-UNKNOWN: Final = -1
+NO_OPERATION: Final = -1  # in place of an operation's number
 MOST_NAMED: Final = 3  # values named in the message of a skipping read
 
 
@@ -54,15 +54,15 @@ class _WrittenValue:
     """A value of a partition, its writer, first reader and offsets. Operations are positions in the history."""
 
     value: Value
-    writer: int = NOBODY
+    writer: int = NO_OPERATION
     outcome: OperationOutcome | None = None
-    sent_offset: int = UNKNOWN
+    sent_offset: int = NO_OFFSET
     key: str | None = None
     may_repeat: bool = False
-    reader: int = NOBODY  # the first with outcome ok
+    reader: int = NO_OPERATION  # the first with outcome ok
     in_transaction: bool = False
-    first_offset: int = UNKNOWN
-    last_offset: int = UNKNOWN
+    first_offset: int = NO_OFFSET
+    last_offset: int = NO_OFFSET
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class _Partition:
         there = self.log.setdefault(offset, written)
         if there is not written:
             self.clashes.setdefault(offset, {})[written.value] = written
-        if written.first_offset == UNKNOWN:
+        if written.first_offset == NO_OFFSET:
             written.first_offset = written.last_offset = offset
         elif not written.first_offset == offset == written.last_offset:
             self.repeated.setdefault(written.value, {written.first_offset}).add(offset)
@@ -104,8 +104,8 @@ class _Partition:
         """Compute the derived fields, after all offsets have been recorded."""
         if self.is_compacted:
             for each in self.values.values():
-                if each.key is not None and each.last_offset != UNKNOWN:
-                    self.last_of_key[each.key] = max(self.last_of_key.get(each.key, UNKNOWN), each.last_offset)
+                if each.key is not None and each.last_offset != NO_OFFSET:
+                    self.last_of_key[each.key] = max(self.last_of_key.get(each.key, NO_OFFSET), each.last_offset)
                 elif each.key is not None and each.outcome is not OperationOutcome.FAIL:
                     self.doubtful_keys.add(each.key)
         self.must_be_read.extend(sorted(offset for offset, each in self.log.items() if not self.may_lack(each, offset)))
@@ -153,7 +153,7 @@ class _Evidence:
                 for offset, value in records:
                     written = partition.written(value)
                     partition.place(offset, written)
-                    if operation.outcome is OperationOutcome.OK and written.reader == NOBODY:
+                    if operation.outcome is OperationOutcome.OK and written.reader == NO_OPERATION:
                         written.reader = number
                     if (name, value) in own:
                         self._own_reads.append(
@@ -166,7 +166,7 @@ class _Evidence:
     def _note_sent(self, number: int, operation: ClientOperation, sent: Sent) -> None:
         partition = self.partition(sent.partition)
         written = partition.written(sent.value)
-        if written.writer != NOBODY:
+        if written.writer != NO_OPERATION:
             raise ValueError(
                 f"{_named(sent.value)} is sent to {sent.partition} by operation {written.writer} and again by "
                 f"operation {number}: each value can be sent to a partition once"
@@ -183,9 +183,9 @@ class _Evidence:
 
     def close(self) -> None:
         """Decide which unknown operations took effect, after all operations have been recorded."""
-        self.sure = {written.writer for _, written in self._unknown if written.reader != NOBODY}
+        self.sure = {written.writer for _, written in self._unknown if written.reader != NO_OPERATION}
         for name, written in self._unknown:
-            if written.writer in self.sure and written.sent_offset != UNKNOWN:
+            if written.writer in self.sure and written.sent_offset != NO_OFFSET:
                 self.partitions[name].place(written.sent_offset, written)
         for each in self.partitions.values():
             each.close()
@@ -224,17 +224,17 @@ class _Evidence:
 
     def _losses(self, name: str, partition: _Partition) -> Iterator[Anomaly]:
         last, last_reader = max(
-            ((value.first_offset, value.reader) for value in partition.values.values() if value.reader != NOBODY),
-            default=(UNKNOWN, NOBODY),
+            ((value.first_offset, value.reader) for value in partition.values.values() if value.reader != NO_OPERATION),
+            default=(NO_OFFSET, NO_OPERATION),
         )
         for value in partition.values.values():
-            if value.reader != NOBODY or value.writer == NOBODY:
+            if value.reader != NO_OPERATION or value.writer == NO_OPERATION:
                 continue
             at = value.last_offset
-            if at != UNKNOWN and partition.may_lack(value, at):
+            if at != NO_OFFSET and partition.may_lack(value, at):
                 continue
-            offsets, what = () if at == UNKNOWN else (at,), f"{_named(value.value)} of operation {value.writer}"
-            if at != UNKNOWN and at <= last and self.is_sure(value):
+            offsets, what = () if at == NO_OFFSET else (at,), f"{_named(value.value)} of operation {value.writer}"
+            if at != NO_OFFSET and at <= last and self.is_sure(value):
                 yield Anomaly(
                     AnomalyKind.LOST_WRITE, name, offsets, (value.value,), (value.writer, last_reader),
                     f"{what} at offset {at} was never read, though operation {last_reader} read offset {last}",
@@ -254,11 +254,11 @@ class _Evidence:
     def _is_doubtful(self, partition: _Partition, written: _WrittenValue) -> bool:
         """Return whether an unread value at an unknown offset may have been deleted."""
         replaced = partition.is_compacted and written.key is not None
-        return written.last_offset == UNKNOWN and (partition.log_start > 0 or replaced)
+        return written.last_offset == NO_OFFSET and (partition.log_start > 0 or replaced)
 
     def _reads(self, name: str, partition: _Partition) -> Iterator[Anomaly]:
         for value in partition.values.values():
-            if value.reader == NOBODY:
+            if value.reader == NO_OPERATION:
                 continue
             offset = value.first_offset
             if value.outcome is OperationOutcome.FAIL:
@@ -267,7 +267,7 @@ class _Evidence:
                     f"{_named(value.value)} at offset {offset} was read by operation {value.reader}, though operation "
                     f"{value.writer}, which wrote it, failed",
                 )  # fmt: skip
-            elif value.writer == NOBODY and self.rules.all_sends_known:
+            elif value.writer == NO_OPERATION and self.rules.all_sends_known:
                 yield Anomaly(
                     AnomalyKind.UNWRITTEN, name, (offset,), (value.value,), (value.reader,),
                     f"{_named(value.value)} at offset {offset}, read by operation {value.reader}, was never sent",
@@ -279,7 +279,7 @@ def _places(name: str, partition: _Partition) -> Iterator[Anomaly]:
     for offset, others in sorted(partition.clashes.items()):
         there = [partition.log[offset], *others.values()]
         values = tuple(each.value for each in there)
-        operations = tuple(sorted({number for each in there for number in (each.writer, each.reader)} - {NOBODY}))
+        operations = tuple(sorted({number for each in there for number in (each.writer, each.reader)} - {NO_OPERATION}))
         named = ", ".join(map(_named, values))
         yield Anomaly(
             AnomalyKind.INCONSISTENT_OFFSETS, name, (offset,), values, operations,
@@ -288,7 +288,7 @@ def _places(name: str, partition: _Partition) -> Iterator[Anomaly]:
     for value, offsets in partition.repeated.items():
         each = partition.values[value]
         if not each.may_repeat:
-            operations = tuple(number for number in (each.writer, each.reader) if number != NOBODY)
+            operations = tuple(number for number in (each.writer, each.reader) if number != NO_OPERATION)
             places = ", ".join(map(str, sorted(offsets)))
             yield Anomaly(
                 AnomalyKind.DUPLICATE, name, tuple(sorted(offsets)), (value,), operations,
@@ -387,12 +387,12 @@ class _Order:
         written = partition.values[sent.value]
         is_placed = sent.offset is not None and self._evidence.is_sure(written)
         at = written.sent_offset if is_placed else written.first_offset
-        if at == UNKNOWN or sent.may_repeat:
+        if at == NO_OFFSET or sent.may_repeat:
             return
         is_internal = key in sends
-        first, before = (number, sends[key]) if is_internal else process.sent.get(key, (number, UNKNOWN))
+        first, before = (number, sends[key]) if is_internal else process.sent.get(key, (number, NO_OFFSET))
         sends[key] = at
-        if before == UNKNOWN:
+        if before == NO_OFFSET:
             return
         kind, is_allowed = None, False
         who = f"operation {number}" if is_internal else f"operation {number}, after operation {first},"
@@ -421,4 +421,4 @@ def _count(evidence: _Evidence, report: Report) -> None:
     for partition in evidence.partitions.values():
         for each in partition.values.values():
             report.acknowledged += each.outcome is OperationOutcome.OK
-            report.read += each.reader != NOBODY
+            report.read += each.reader != NO_OPERATION

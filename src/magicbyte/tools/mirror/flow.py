@@ -24,7 +24,7 @@ from magicbyte.engine.records.forward import Forwarded
 from magicbyte.engine.records.forward_kernels import HEADER
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.tools.mirror.outbox import AT_ONCE, Outbox, Sending
-from magicbyte.tools.mirror.rewrite import NOBODY, Parcel, ProducerIdentity, Storage, forward, pieces
+from magicbyte.tools.mirror.rewrite import NO_PRODUCER, Parcel, ProducerIdentity, Storage, forward, pieces
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Flow:
         self._ready = deque[Sending]()
         self._rest: Iterator[Parcel | Forwarded] = iter(())
         self._depth = 1
-        self._most = AT_ONCE if identity != NOBODY else 1
+        self._most = AT_ONCE if identity != NO_PRODUCER else 1
         self._flying = 0
         self._is_empty = True
         self._awaited: asyncio.Future[None] | None = None

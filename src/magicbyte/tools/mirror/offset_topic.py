@@ -20,7 +20,7 @@ from magicbyte.engine.errors import BrokerError, ErrorCode, MirrorError
 from magicbyte.engine.protocol import APIS
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.records.columns import Record
-from magicbyte.engine.records.layout import NO_TIMESTAMP
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 from magicbyte.tools.mirror.offset_map import MirrorOffsetMap, OffsetRun, Translation, run_told
 from magicbyte.tools.mirror.progress import MirrorPlace
 

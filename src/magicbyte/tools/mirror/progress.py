@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from magicbyte.access.client import Client
 from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.engine.errors import MirrorError
-from magicbyte.tools.mirror.rewrite import NOBODY, ProducerIdentity
+from magicbyte.tools.mirror.rewrite import NO_PRODUCER, ProducerIdentity
 
 DEFAULT_GROUP: Final = "magicbyte-mirror"
 _VERSION: Final = 1
@@ -31,7 +31,7 @@ class Lane(NamedTuple):
     """
 
     target: int
-    identity: ProducerIdentity = NOBODY
+    identity: ProducerIdentity = NO_PRODUCER
 
 
 class Origin(NamedTuple):

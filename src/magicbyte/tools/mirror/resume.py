@@ -13,7 +13,7 @@ from magicbyte.access.client.produce import new_producer_id
 from magicbyte.engine.errors import MirrorError
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.tools.mirror.progress import Lane, MirrorPlace
-from magicbyte.tools.mirror.rewrite import NOBODY, ProducerIdentity
+from magicbyte.tools.mirror.rewrite import NO_PRODUCER, ProducerIdentity
 from magicbyte.tools.mirror.route import Route
 
 
@@ -72,17 +72,17 @@ async def _has_begun_elsewhere(route: Route) -> bool:
 
 
 async def _identity(route: Route) -> ProducerIdentity:
-    return ProducerIdentity(*await new_producer_id(route.target), 0) if route.once else NOBODY
+    return ProducerIdentity(*await new_producer_id(route.target), 0) if route.once else NO_PRODUCER
 
 
 async def _catch_up_with_target(route: Route, known: MirrorPlace, start: int) -> Resumed:
     """Return the position, with the number of our records at the target after it, which must be skipped."""
     lanes, skips = dict(known.lanes), dict[int, int]()
     identity = next(iter(lanes.values())).identity
-    fresh = identity if identity != NOBODY else await _identity(route)
+    fresh = identity if identity != NO_PRODUCER else await _identity(route)
     for partition, lane in known.lanes.items():
         skip = await count_ahead(route, partition, lane)
-        if lane.identity == NOBODY:
+        if lane.identity == NO_PRODUCER:
             lanes[partition] = Lane((await bounds(route.target, route.to, partition))[1], fresh)
         elif skip:
             # The lane keeps its old state: after another crash the count must start from the same record again.
@@ -102,7 +102,7 @@ async def count_ahead(route: Route, partition: int, lane: Lane) -> int:
     start, end = await bounds(route.target, route.to, partition)
     if lane.target > end:
         raise MirrorError(f"{route}: the target ends at {end}, and held {lane.target} offsets: was it recreated?")
-    if lane.identity == NOBODY:
+    if lane.identity == NO_PRODUCER:
         return 0
     async for found in read_sets(route.target, route.to, partition, max(lane.target, start), end):
         for row in range(len(found.table)):

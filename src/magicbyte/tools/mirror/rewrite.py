@@ -27,9 +27,10 @@ from magicbyte.engine.records.encode import BatchHeader, Format, encode
 from magicbyte.engine.records.enriched import EnrichedMessage, Tag
 from magicbyte.engine.records.entry import Entry, entries, parse_entry
 from magicbyte.engine.records.forward import NO_LIMIT, Forwarded, forward_batches
-from magicbyte.engine.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, NO_TIMESTAMP, Dialect, TimestampType
+from magicbyte.engine.records.layout import CONTROL_BIT, DELETE_HORIZON_BIT, Dialect, TimestampType
 from magicbyte.engine.records.message import MessageView
 from magicbyte.engine.records.transactions import CommittedFilter, batch_facts
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import crc32c
 
 _BEFORE: Final = struct.Struct(">qiibI")  # offset, length, leader epoch, magic, CRC
@@ -57,7 +58,7 @@ class ProducerIdentity(NamedTuple):
         return self if self.producer_id < 0 else self._replace(sequence=0)
 
 
-NOBODY: Final = ProducerIdentity()
+NO_PRODUCER: Final = ProducerIdentity()
 
 
 class Storage(NamedTuple):
@@ -268,7 +269,7 @@ def _why_enriched(entry: EnrichedMessage, first: int, storage: Storage) -> str |
 def forward(
     parcel: Parcel,
     storage: Storage,
-    identity: ProducerIdentity = NOBODY,
+    identity: ProducerIdentity = NO_PRODUCER,
     skip: int = 0,
     records: RecordColumns | None = None,
     *,
@@ -298,7 +299,9 @@ def forward(
     return made
 
 
-def closed_batch(batch: RecordBatch, identity: ProducerIdentity = NOBODY, *, transactional: bool = False) -> Records:
+def closed_batch(
+    batch: RecordBatch, identity: ProducerIdentity = NO_PRODUCER, *, transactional: bool = False
+) -> Records:
     """Return a batch with a producer's header, and the bytes of its records as a view.
 
     The max timestamp is kept: for a batch with LogAppendTime the target corrects it.

@@ -32,8 +32,9 @@ from magicbyte.engine.printable import shortened
 from magicbyte.engine.records.columns import Record, RecordColumns
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.engine.records.digest import NOTHING, Array, Digest, RecordHashes, hash_records
-from magicbyte.engine.records.layout import CONTROL_BIT, ENRICHED_CONTROL_BIT, NO_TIMESTAMP, Dialect
+from magicbyte.engine.records.layout import CONTROL_BIT, ENRICHED_CONTROL_BIT, Dialect
 from magicbyte.engine.records.scan import BatchTable
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 SHOWN = 60
 """The most bytes of a key or value in a report."""

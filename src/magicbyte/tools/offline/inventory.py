@@ -32,6 +32,7 @@ from magicbyte.engine.records.forms import form_for
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.message import MessageView
 from magicbyte.engine.records.scan import scan
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_TIMESTAMP
 from magicbyte.tools.offline.blocks import Block, blocks_of
 from magicbyte.tools.offline.tally import FormatCount, Holes, OpenTransaction, RecordFacts, Tally
 
@@ -556,7 +557,7 @@ class EntryCounter:
         heads, magic = block.fields, block.magic
         if self.dialect is Dialect.ENRICHED:
             seconds = heads["seconds"].astype(np.int64)
-            times = np.where(seconds == -1, layout.NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
+            times = np.where(seconds == -1, NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
             tagged = (heads["tags_length"] > layout.INT64.size) & (heads["first_tag"] == 0)
             times = np.where(tagged, heads["tagged_timestamp"], times).astype(np.int64)
             exact = ~wrapper
@@ -565,7 +566,7 @@ class EntryCounter:
             exact = block.attributes & layout.LOG_APPEND_TIME_BIT != 0
             exact |= np.where(magic == 2, heads["record_count"] == 1, ~wrapper)
             data = data & (magic > 0)
-        dated = data & (times != layout.NO_TIMESTAMP)
+        dated = data & (times != NO_TIMESTAMP)
         if not dated.any():
             return
         tally, smallest = self.tally, int(times[dated].min())
@@ -648,7 +649,7 @@ class EntryCounter:
         still, first = np.unique(ids, return_index=True)
         last = len(rows) - 1 - np.unique(ids[::-1], return_index=True)[1]
         for producer, row, end in zip(still.tolist(), rows[first].tolist(), rows[last].tolist(), strict=True):
-            if producer != layout.NO_PRODUCER_ID:
+            if producer != NO_PRODUCER_ID:
                 known = self._open.get(producer)
                 start = int(heads["offset"][row]) if known is None else known.first_offset
                 epoch, timestamp = int(heads["producer_epoch"][end]), int(heads["max_timestamp"][end])

@@ -14,20 +14,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from magicbyte.engine.log.files.producer_snapshot import NO_OFFSET
 from magicbyte.engine.records.control import ControlType, build_marker
 from magicbyte.engine.records.layout import (
     ATTRIBUTES,
     BASE_SEQUENCE,
     BATCH_CRC,
     CONTROL_BIT,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
     PARTITION_LEADER_EPOCH,
     PRODUCER_EPOCH,
     PRODUCER_ID,
     TRANSACTIONAL_BIT,
 )
+from magicbyte.engine.sentinels import NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE
 from magicbyte.engine.wire.checksum import crc32c
 
 if TYPE_CHECKING:

@@ -35,12 +35,13 @@ from magicbyte.engine.log.files.directory import (
 from magicbyte.engine.log.files.filesystem import exists, read_whole
 from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules, SegmentIndexer
 from magicbyte.engine.log.files.outputs import put_whole
-from magicbyte.engine.log.files.producer_snapshot import NO_OFFSET, ProducerSnapshot
+from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.engine.log.files.producer_state import LeaderEpochs
 from magicbyte.engine.log.files.reader import read_chunks
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.engine.records.extent import last_offsets, max_timestamps
-from magicbyte.engine.records.layout import MAGIC, NO_TIMESTAMP, Dialect
+from magicbyte.engine.records.layout import MAGIC, Dialect
+from magicbyte.engine.sentinels import NO_OFFSET, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pathlib import Path

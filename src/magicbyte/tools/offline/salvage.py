@@ -41,12 +41,9 @@ from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import marker_of
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions
 from magicbyte.engine.records.header import extent_of
-from magicbyte.engine.records.layout import (
-    CONTROL_BIT,
-    NO_PRODUCER_ID,
-    Dialect,
-)
+from magicbyte.engine.records.layout import CONTROL_BIT, Dialect
 from magicbyte.engine.records.scan import scan
+from magicbyte.engine.sentinels import NO_PRODUCER_ID
 from magicbyte.tools.offline.writer import LogDirectoryWriter, temporary_name
 
 if TYPE_CHECKING:

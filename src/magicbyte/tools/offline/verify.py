@@ -51,7 +51,6 @@ from magicbyte.engine.records.layout import (
     DELETE_HORIZON_BIT,
     LAST_OFFSET_DELTA,
     LOG_APPEND_TIME_BIT,
-    NO_TIMESTAMP,
     PARTITION_LEADER_EPOCH,
     RECORD_BATCH_OVERHEAD,
     Dialect,
@@ -59,6 +58,7 @@ from magicbyte.engine.records.layout import (
 from magicbyte.engine.records.message import MessageView
 from magicbyte.engine.records.proof import doubtful_rows
 from magicbyte.engine.records.scan import BatchTable, scan
+from magicbyte.engine.sentinels import NO_OFFSET, NO_TIMESTAMP
 from magicbyte.tools.offline.findings import (
     DELETE,
     FIX_LZ4,
@@ -93,7 +93,6 @@ if TYPE_CHECKING:
 _WAITING = 4  # queued chunks, so that no thread is idle
 _WALKED = 6  # additional buffers: of the walk, its read-ahead, and one being released
 _FRAME = 19  # the largest LZ4 frame header
-_NO_OFFSET = -1
 _NONE = -(1 << 62)
 _CORRECT = np.frombuffer(LZ4_HEADER[Lz4Header.CORRECT], np.uint8)
 
@@ -171,7 +170,7 @@ class _Segment:
     findings: list[Finding] = field(default_factory=list)
     main: list[_Run] = field(default_factory=list)  # with ascending offsets
     back: list[_Run] = field(default_factory=list)  # with offsets not above all earlier ones
-    last: int = _NO_OFFSET  # of the last entry
+    last: int = NO_OFFSET  # of the last entry
     largest_timestamp: int = NO_TIMESTAMP
     epoch: int = -1
     epoch_before: int = -1
@@ -760,7 +759,7 @@ def _in_front_of(
             positions, lasts = (np.concatenate(column) for column in zip(*tables, strict=True))
             read = at
         row = min(int(np.searchsorted(lasts, run.first)), len(lasts) - 1)
-        before = int(lasts[row - 1]) if row else main[at - 1].last if at else _NO_OFFSET
+        before = int(lasts[row - 1]) if row else main[at - 1].last if at else NO_OFFSET
         position = int(positions[row])
         first = first_offset_at(file, position, dialect)
         yield run, main[end - 1]._replace(position=position, first=first), before

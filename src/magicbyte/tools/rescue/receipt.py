@@ -11,7 +11,7 @@ from magicbyte.access.client.fetch import FetchOptions, read_records
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.records.decode import DecodeOptions
 from magicbyte.engine.records.digest import NOTHING, Digest, hash_records
-from magicbyte.engine.records.layout import NO_TIMESTAMP
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable

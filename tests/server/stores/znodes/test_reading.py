@@ -9,7 +9,6 @@ from magicbyte.engine.cluster.acls import ResourcePattern as Resource
 from magicbyte.engine.cluster.acls import ResourceType as Type
 from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.cluster.image import (
-    NO_CONTROLLER,
     ClusterImage,
     ConfigEntity,
     DamagedPart,
@@ -24,6 +23,7 @@ from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import MetadataStore, TopicPartition
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState, PartitionState
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.stores.znodes.reading import image_of, read_tree
@@ -193,4 +193,4 @@ def test_a_node_that_no_reader_asks_for_changes_nothing(make: Callable[[Metadata
     after = image_of(store)
     assert after == ClusterImage(position=after.position)
     assert after.position >= before.position
-    assert after.controller_id == NO_CONTROLLER
+    assert after.controller_id == NO_BROKER

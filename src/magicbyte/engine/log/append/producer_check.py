@@ -16,9 +16,8 @@ from magicbyte.engine.errors import AppendRefusedError, ErrorCode
 from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.engine.log.files.producer_state import REMEMBERED, AppendedBatch
 from magicbyte.engine.records.batch import RecordBatch
-from magicbyte.engine.records.layout import NO_SEQUENCE
+from magicbyte.engine.sentinels import NO_EPOCH, NO_SEQUENCE
 
-_NO_EPOCH = -1
 _SEQUENCES = 1 << 31
 _MOST_GUARDS = 10_000
 
@@ -29,7 +28,7 @@ class _Producer:
 
     epoch: int
     timestamp: int
-    coordinator_epoch: int = _NO_EPOCH
+    coordinator_epoch: int = NO_EPOCH
     in_transaction: bool = False
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
@@ -53,7 +52,7 @@ class Guard:
     joins: bool = False
 
 
-OPEN: Final = Guard(0, _NO_EPOCH)
+OPEN: Final = Guard(0, NO_EPOCH)
 """Used instead of a guard if the transaction was open already, and no verification was needed."""
 
 

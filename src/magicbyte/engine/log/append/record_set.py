@@ -19,8 +19,9 @@ from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.extent import first_offset, last_offsets, max_timestamps
 from magicbyte.engine.records.forms import form_for
 from magicbyte.engine.records.header import extent_of
-from magicbyte.engine.records.layout import LOG_OVERHEAD, MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, SIZE, Dialect
+from magicbyte.engine.records.layout import LOG_OVERHEAD, MAGIC, SIZE, Dialect
 from magicbyte.engine.records.scan import BatchTable, scan
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import Buffer
 
 

@@ -34,8 +34,6 @@ from magicbyte.engine.records.layout import (
     LOG_OVERHEAD,
     MAGIC,
     MESSAGE_CRC,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     RECORD_BATCH_OVERHEAD,
     SIZE,
     V0_MINIMUM,
@@ -45,6 +43,7 @@ from magicbyte.engine.records.layout import (
 from magicbyte.engine.records.message import MessageView
 from magicbyte.engine.records.scan import BatchTable, scan
 from magicbyte.engine.records.survey import Survey, survey_messages, survey_records
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import crc32
 
 MOST_NAMED = 1000

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from magicbyte.engine.log.files.indexes import AbortedTransaction
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import ControlType, marker_of
-from magicbyte.engine.records.layout import NO_PRODUCER_ID
+from magicbyte.engine.sentinels import NO_PRODUCER_ID
 
 
 class CleanedTransactions:

@@ -29,8 +29,6 @@ from magicbyte.engine.records.layout import (
     ENRICHED_CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     MAX_TIMESTAMP,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     PARTITION_LEADER_EPOCH,
     PRODUCER_ID,
     TRANSACTIONAL_BIT,
@@ -40,6 +38,7 @@ from magicbyte.engine.records.layout import (
 )
 from magicbyte.engine.records.scan import BatchTable, scan
 from magicbyte.engine.records.thin import thin_lz4
+from magicbyte.engine.sentinels import NO_PRODUCER_ID, NO_TIMESTAMP
 from magicbyte.engine.wire.checksum import Buffer
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.files.indexes import TRANSACTION_VERSION, AbortedTransaction
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import ControlType
-from magicbyte.engine.records.layout import CONTROL_BIT, NO_PRODUCER_ID, TRANSACTIONAL_BIT
+from magicbyte.engine.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from magicbyte.engine.records.transactions import AbortedRange, BatchFacts, OpenTransactions, batch_facts, table_facts
+from magicbyte.engine.sentinels import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.headers import Headers

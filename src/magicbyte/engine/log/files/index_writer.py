@@ -19,15 +19,10 @@ from magicbyte.engine.log.files.names import MAX_RELATIVE
 from magicbyte.engine.log.files.producer_state import ProducerStates
 from magicbyte.engine.records.decode import decode_rows
 from magicbyte.engine.records.extent import OFFSETS_AND_TIMES, first_offset, last_offsets, max_timestamps
-from magicbyte.engine.records.layout import (
-    CODEC_MASK,
-    CONTROL_BIT,
-    LOG_APPEND_TIME_BIT,
-    NO_TIMESTAMP,
-    Dialect,
-)
+from magicbyte.engine.records.layout import CODEC_MASK, CONTROL_BIT, LOG_APPEND_TIME_BIT, Dialect
 from magicbyte.engine.records.scan import BatchTable
 from magicbyte.engine.releases import LINES, MarkerRule, Release
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.indexes import AbortedTransaction, Int64Array

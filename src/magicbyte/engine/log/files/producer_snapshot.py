@@ -14,7 +14,6 @@ VERSION = 1
 HEADER = struct.Struct(">hIi")
 CHECKED_FROM = 6  # the count is the first field under the CRC
 ENTRY = struct.Struct(">qhiqiqiq")
-NO_OFFSET = -1
 
 
 class ProducerEntry(NamedTuple):

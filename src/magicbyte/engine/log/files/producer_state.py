@@ -14,14 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.files import indexes
 from magicbyte.engine.log.files.checkpoints import LeaderEpoch
-from magicbyte.engine.log.files.producer_snapshot import NO_OFFSET, ProducerEntry, ProducerSnapshot
+from magicbyte.engine.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import ControlType, marker_of
 from magicbyte.engine.records.layout import (
     CONTROL_BIT,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
     PARTITION_LEADER_EPOCH,
     PRODUCER_EPOCH,
     PRODUCER_ID,
@@ -30,11 +27,11 @@ from magicbyte.engine.records.layout import (
 from magicbyte.engine.records.scan import BatchTable
 from magicbyte.engine.records.transactions import AbortedRange, BatchFacts, OpenTransactions
 from magicbyte.engine.releases import MarkerRule
+from magicbyte.engine.sentinels import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-_NO_EPOCH = -1
 REMEMBERED = 5
 """Batches per producer that a leader recognizes as duplicates: as many as a client may have in flight."""
 
@@ -172,7 +169,7 @@ class ProducerStates:
 
 def _no_batches(producer: int, epoch: int) -> ProducerEntry:
     """Return the entry of a producer before its first batch."""
-    return ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, _NO_EPOCH, NO_OFFSET)
+    return ProducerEntry(producer, epoch, NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP, NO_EPOCH, NO_OFFSET)
 
 
 def telling_rows(table: BatchTable, remembered: int = 1) -> list[int]:
@@ -226,7 +223,7 @@ class LeaderEpochs:
             is_batch[: int(np.flatnonzero(~is_batch)[-1])] = False
         rows: npt.NDArray[np.int64] = np.flatnonzero(is_batch)
         epochs = table.gather(PARTITION_LEADER_EPOCH, rows)
-        known = self.entries[-1].epoch if self.entries else _NO_EPOCH
+        known = self.entries[-1].epoch if self.entries else NO_EPOCH
         highest = np.maximum.accumulate(np.concatenate(([known], epochs)))
         for row in np.flatnonzero(epochs > highest[:-1]).tolist():
             self.entries.append(LeaderEpoch(int(epochs[row]), int(table.offset[rows[row]])))
@@ -236,7 +233,7 @@ class LeaderEpochs:
         if later._has_ended:
             self.entries.clear()
             self._has_ended = True
-        known = self.entries[-1].epoch if self.entries else _NO_EPOCH
+        known = self.entries[-1].epoch if self.entries else NO_EPOCH
         self.entries += [each for each in later.entries if each.epoch > known]
 
     def unlike(self, noted: Sequence[LeaderEpoch]) -> Iterator[tuple[LeaderEpoch, int | None]]:
@@ -255,7 +252,7 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Add `epoch`, whose leader wrote `start_offset`; return whether it is new."""
-        if epoch <= (self.entries[-1].epoch if self.entries else _NO_EPOCH):
+        if epoch <= (self.entries[-1].epoch if self.entries else NO_EPOCH):
             return False
         while self.entries and self.entries[-1].start_offset >= start_offset:
             self.entries.pop()

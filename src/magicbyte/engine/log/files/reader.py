@@ -16,13 +16,10 @@ from magicbyte.engine.log.files.chunk import Chunk
 from magicbyte.engine.log.files.committed import CommittedChunk, CommittedChunks
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DEFAULT_OPTIONS, DecodeOptions, decode_rows
 from magicbyte.engine.records.header import extent_of
-from magicbyte.engine.records.layout import (
-    HEADER_TO_MAGIC,
-    NO_PRODUCER_ID,
-    Dialect,
-)
+from magicbyte.engine.records.layout import HEADER_TO_MAGIC, Dialect
 from magicbyte.engine.records.scan import BatchTable, entry_end, scan
 from magicbyte.engine.records.transactions import BatchFacts, TransactionScan, scan_transactions, table_facts
+from magicbyte.engine.sentinels import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory, SegmentFiles

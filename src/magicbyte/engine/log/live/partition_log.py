@@ -47,7 +47,8 @@ from magicbyte.engine.log.live.producers import LogProducers
 from magicbyte.engine.log.live.retention import Removed, Retention
 from magicbyte.engine.log.live.segment import FileSlice, Segment
 from magicbyte.engine.log.live.segment_names import CLEANED, DELETED, SWAP, snapshot_offsets
-from magicbyte.engine.records.layout import NO_PRODUCER_ID, Dialect
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.sentinels import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from magicbyte.engine.errors import CorruptRecordError

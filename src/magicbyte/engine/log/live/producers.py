@@ -30,7 +30,7 @@ from magicbyte.engine.log.files.producer_state import REMEMBERED
 from magicbyte.engine.log.files.reader import read_chunks
 from magicbyte.engine.log.live.segment_names import snapshot_offsets
 from magicbyte.engine.records.control import marker_of
-from magicbyte.engine.records.layout import NO_SEQUENCE
+from magicbyte.engine.sentinels import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.append.producer_check import Guard

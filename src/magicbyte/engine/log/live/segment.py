@@ -40,7 +40,6 @@ from magicbyte.engine.records.layout import (
     CONTROL_BIT,
     LOG_OVERHEAD,
     MAGIC,
-    NO_TIMESTAMP,
     OFFSET,
     PRODUCER_ID,
     RECORD_BATCH_OVERHEAD,
@@ -51,6 +50,7 @@ from magicbyte.engine.records.layout import (
 )
 from magicbyte.engine.records.scan import scan
 from magicbyte.engine.records.survey import first_of_time
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.append.record_set import RecordSet

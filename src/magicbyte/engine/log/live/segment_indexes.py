@@ -23,7 +23,8 @@ from magicbyte.engine.log.files.filesystem import put_file, read_whole
 from magicbyte.engine.log.files.index_file import ENRICHED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, IndexFile
 from magicbyte.engine.log.files.indexes import EnrichedIndex, OffsetIndex, TimeIndex, TransactionIndex
 from magicbyte.engine.log.files.names import LARGEST_OFFSET, MAX_RELATIVE
-from magicbyte.engine.records.layout import NO_TIMESTAMP, Dialect
+from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from struct import Struct

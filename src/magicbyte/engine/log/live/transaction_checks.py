@@ -20,7 +20,7 @@ from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.files.directory import SNAPSHOT, TRANSACTION_INDEX, parse_file
 from magicbyte.engine.log.files.filesystem import exists
 from magicbyte.engine.log.files.heads import HEAD, entry_heads
-from magicbyte.engine.log.files.producer_snapshot import NO_OFFSET, ProducerSnapshot
+from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.engine.log.live.segment import CheckedTransactions, Segment
 from magicbyte.engine.records.layout import (
     ATTRIBUTES,
@@ -31,6 +31,7 @@ from magicbyte.engine.records.layout import (
     TRANSACTIONAL_BIT,
 )
 from magicbyte.engine.records.transactions import OpenTransactions
+from magicbyte.engine.sentinels import NO_OFFSET
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.partition_log import PartitionLog

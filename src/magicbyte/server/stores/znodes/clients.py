@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from magicbyte.access.security.quotas import WHOLE_QUOTAS
-from magicbyte.engine.cluster.quotas import NOBODY, QuotaEntity
+from magicbyte.engine.cluster.quotas import NO_NAME, QuotaEntity
 from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.tree import check_path
 
@@ -42,10 +42,10 @@ def check_user(user: str) -> None:
 def place_of(entity: QuotaEntity) -> tuple[str, str]:
     """Return the kind and name of an entity's settings in the tree."""
     client_id = _written(entity.client_id)
-    if entity.user == NOBODY:
+    if entity.user == NO_NAME:
         return CLIENTS, client_id
     user = _written(entity.user)
-    return USERS, user if entity.client_id == NOBODY else f"{user}/{CLIENTS}/{client_id}"
+    return USERS, user if entity.client_id == NO_NAME else f"{user}/{CLIENTS}/{client_id}"
 
 
 def address_place(address: str | None) -> tuple[str, str]:
@@ -60,7 +60,7 @@ def entity_at(kind: str, name: str) -> QuotaEntity | None:
     if kind != USERS:
         return None
     user, between, client_id = name.partition(f"/{CLIENTS}/")
-    return QuotaEntity(_read_name(user), _read_name(client_id) if between else NOBODY)
+    return QuotaEntity(_read_name(user), _read_name(client_id) if between else NO_NAME)
 
 
 def user_at(kind: str, name: str) -> str | None:

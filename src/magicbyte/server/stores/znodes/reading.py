@@ -15,7 +15,6 @@ from magicbyte.access.security.scram import HASHES
 from magicbyte.engine.cluster.acls import DENY_ALL, Entries, Pattern, ResourcePattern, ResourceType
 from magicbyte.engine.cluster.brokers import RegisteredBroker
 from magicbyte.engine.cluster.image import (
-    NO_CONTROLLER,
     ClusterImage,
     ConfigEntity,
     DamagedPart,
@@ -30,6 +29,7 @@ from magicbyte.engine.errors import MagicbyteError, MetadataError, SecurityError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState
+from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 from magicbyte.server.metadata import acl_nodes, layout
 from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.stores.znodes import clients
@@ -160,8 +160,8 @@ def read_tree(store: MetadataStore) -> TreeReading:
         scram_users=client_parts.credentials,
         features={} if features is None else layout.load_features(features),
         next_producer_id=None if last_producer_id is None else last_producer_id + 1,
-        controller_id=NO_CONTROLLER if controller is None else layout.load_controller(controller),
-        controller_epoch=NO_CONTROLLER if epoch is None else layout.load_controller_epoch(epoch),
+        controller_id=NO_BROKER if controller is None else layout.load_controller(controller),
+        controller_epoch=NO_EPOCH if epoch is None else layout.load_controller_epoch(epoch),
         deletions=_deletions(nodes),
         reassignments=_reassignments(nodes),
         preferred_elections=_preferred_elections(nodes),
