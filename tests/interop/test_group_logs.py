@@ -13,8 +13,8 @@ from interop import jvm
 from interop.group_steps import SUBSCRIPTION, Talk, join_alone, talk_with
 from magicbyte.access.client import Client, groups
 from magicbyte.access.client.groups import Committed
+from magicbyte.engine.coordination.partitioning import java_hash, partition_for
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.partitioning import java_hash, partition_for
 from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest
 from magicbyte.testing import Broker

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from magicbyte.engine.coordination.effects import Reply
+from magicbyte.engine.coordination.terms import CoordinatorTerms
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode
 from magicbyte.engine.groups import loading as group_loading
 from magicbyte.engine.groups import offsets
-from magicbyte.engine.groups.effects import Reply
-from magicbyte.engine.groups.terms import CoordinatorTerms
 from magicbyte.engine.internal_topics import STATE_TOPIC
 from magicbyte.engine.log.append.producer_check import ProducerChecks
 from magicbyte.engine.log.live.partition_log import PartitionLog

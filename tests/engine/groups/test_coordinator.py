@@ -5,8 +5,9 @@ import struct
 import pytest
 
 from engine.groups.world import START, World
+from magicbyte.engine.coordination.deadlines import DAY_MS
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.config import DAY_MS, GroupConfig, StoredVersions
+from magicbyte.engine.groups.config import GroupConfig, StoredVersions
 from magicbyte.engine.groups.offsets import expired_offsets
 from magicbyte.engine.groups.records import GroupMetadataValue, OffsetCommitValue, decode_key, decode_value
 from magicbyte.engine.groups.rules import GroupState

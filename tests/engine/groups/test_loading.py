@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from engine.groups.world import START, World
 from golden_data import Case, log_cases
+from magicbyte.engine.coordination.partitioning import java_hash, partition_for
 from magicbyte.engine.errors import CorruptRecordError, ErrorCode
 from magicbyte.engine.groups.coordinator import Coordinator
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
-from magicbyte.engine.groups.partitioning import java_hash, partition_for
 from magicbyte.engine.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from builders import unbase64
 from golden_data import Case, log_cases
+from magicbyte.engine.coordination.stored import UnknownKey, UnknownValue
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.groups.consumer_protocol import Assignment, Subscription, TopicPartitions
 from magicbyte.engine.groups.later_records import RECORDS
@@ -24,8 +25,6 @@ from magicbyte.engine.groups.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     StoredMember,
-    UnknownKey,
-    UnknownValue,
     decode_key,
     decode_value,
 )

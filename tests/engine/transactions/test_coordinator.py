@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.transactions.world import A, B, C, World
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import CorruptRecordError, ErrorCode
-from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from builders import unbase64
 from golden_data import Case, log_cases
+from magicbyte.engine.coordination.stored import UnknownKey, UnknownValue
 from magicbyte.engine.errors import CorruptRecordError
-from magicbyte.engine.groups.records import UnknownKey, UnknownValue
 from magicbyte.engine.transactions.records import (
     TransactionKey,
     TransactionState,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from collections import deque
 
+from magicbyte.engine.coordination.effects import Caller, Reply
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.effects import Caller, Reply
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

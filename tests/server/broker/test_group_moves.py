@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.effects import StoreRecords
 from magicbyte.engine.groups.loading import LoadedPartition
-from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import TopicPartition

@@ -20,9 +20,9 @@ from magicbyte.access.client import Client, admin, groups
 from magicbyte.access.client.connection import Connection
 from magicbyte.access.client.groups import Committed
 from magicbyte.engine.codecs import Codec
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import BrokerError, ErrorCode
 from magicbyte.engine.groups.effects import StoreRecords
-from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.protocol import APIS, Message
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse

@@ -15,7 +15,7 @@ import pytest
 from builders import run
 from magicbyte.access.client import Client
 from magicbyte.access.client.admin import delete_topic
-from magicbyte.engine.groups.partitioning import partition_for
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.protocol.messages.describe_producers import (
     DescribeProducersRequest,

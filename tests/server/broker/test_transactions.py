@@ -15,8 +15,8 @@ import pytest
 from builders import run
 from magicbyte.access.client import Client
 from magicbyte.access.client import transaction_admin as admin
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import BrokerError
-from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol import APIS, Message

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from magicbyte.engine.coordination.deadlines import DAY_MS
 from magicbyte.engine.releases import EMPTY_GROUPS, GROUP_VALUES, OFFSET_VALUES, OFFSETS_EXPIRE_WITH_GROUP
-
-DAY_MS = 24 * 3_600_000
 
 
 class StoredVersions(NamedTuple):

@@ -4,8 +4,8 @@ import base64
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from magicbyte.engine.coordination.stored import read_stored
 from magicbyte.engine.errors import CorruptRecordError
-from magicbyte.engine.groups.stored import read_stored
 from magicbyte.engine.protocol.fields import as_bytes
 from magicbyte.engine.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from magicbyte.engine.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

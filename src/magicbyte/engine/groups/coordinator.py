@@ -24,6 +24,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from magicbyte.engine.coordination.effects import Caller, Reply
+from magicbyte.engine.coordination.terms import LoadState
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups import offsets
 from magicbyte.engine.groups.config import GroupConfig
@@ -31,12 +33,10 @@ from magicbyte.engine.groups.effects import (
     AnswerOffsetDelete,
     AnswerReplacement,
     AssignMembers,
-    Caller,
     CommitOffsets,
     Effect,
     EndGroupDelete,
     EndTransaction,
-    Reply,
     StoreRecords,
 )
 from magicbyte.engine.groups.group import Group, refused_join, replacement_stored
@@ -45,7 +45,6 @@ from magicbyte.engine.groups.members import Member, weight_of
 from magicbyte.engine.groups.records import GroupMetadataValue
 from magicbyte.engine.groups.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.engine.groups.table import GroupTable
-from magicbyte.engine.groups.terms import LoadState
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages import (

@@ -11,18 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from magicbyte.engine.coordination.deadlines import Deadlines
+from magicbyte.engine.coordination.effects import Caller, Reply
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.config import GroupConfig
-from magicbyte.engine.groups.deadlines import Deadlines
-from magicbyte.engine.groups.effects import (
-    AfterStore,
-    AnswerReplacement,
-    AssignMembers,
-    Caller,
-    Effect,
-    Reply,
-    StoreRecords,
-)
+from magicbyte.engine.groups.effects import AfterStore, AnswerReplacement, AssignMembers, Effect, StoreRecords
 from magicbyte.engine.groups.members import Member, Members, protocols_of
 from magicbyte.engine.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from magicbyte.engine.groups.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState

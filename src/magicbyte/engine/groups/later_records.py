@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from magicbyte.engine.coordination.stored import read_stored
 from magicbyte.engine.groups.consumer_protocol import base64_or_null
-from magicbyte.engine.groups.stored import read_stored
 from magicbyte.engine.protocol.message import Message
 
 

@@ -11,17 +11,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.effects import (
     AnswerOffsetDelete,
-    Caller,
     CommitOffsets,
     Effect,
     EndTransaction,
-    Marker,
     PartitionCode,
-    Producer,
-    Reply,
     StoreRecords,
     Tell,
     TopicCodes,

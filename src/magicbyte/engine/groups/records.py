@@ -9,10 +9,10 @@ import uuid
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
+from magicbyte.engine.coordination.stored import UnknownKey, UnknownValue, read_stored, write_stored
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.groups.consumer_protocol import Assignment, Subscription, base64_or_null
 from magicbyte.engine.groups.later_records import RECORDS, read_later
-from magicbyte.engine.groups.stored import read_stored, write_stored
 from magicbyte.engine.protocol.fields import NULL_UUID
 from magicbyte.engine.protocol.stored import group_metadata, offset_commit
 from magicbyte.engine.wire.reader import Reader
@@ -22,30 +22,6 @@ GROUP_KEY = 2
 LAST_KNOWN = 4  # of both kinds of values
 _MEMBER_BYTES = 100  # estimate for its ids and times
 CONSUMER = "consumer"  # the protocol type whose subscriptions and assignments can be decoded
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownKey:
-    """A key of an unknown type; `data` is all of it."""
-
-    version: int
-    data: bytes
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form of Kafka's tools."""
-        return {"type": str(self.version), "data": "unknown"}
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownValue:
-    """A value of an unknown version or record type; `data` is all of it."""
-
-    version: int
-    data: bytes
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the JSON form of Kafka's tools."""
-        return {"version": str(self.version), "data": "unknown"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from magicbyte.engine.coordination.effects import Caller, Reply
 from magicbyte.engine.errors import ErrorCode, code_of
-from magicbyte.engine.groups.effects import Caller, Reply
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2

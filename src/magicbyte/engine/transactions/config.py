@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from magicbyte.engine.groups.config import DAY_MS
+from magicbyte.engine.coordination.deadlines import DAY_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

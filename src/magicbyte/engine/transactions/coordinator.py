@@ -25,11 +25,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
+from magicbyte.engine.coordination.deadlines import Deadlines
+from magicbyte.engine.coordination.effects import Caller, Reply
+from magicbyte.engine.coordination.partitioning import partition_for
+from magicbyte.engine.coordination.terms import CoordinatorTerms, LoadState
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.deadlines import Deadlines
-from magicbyte.engine.groups.effects import Caller, Reply
-from magicbyte.engine.groups.partitioning import partition_for
-from magicbyte.engine.groups.terms import CoordinatorTerms, LoadState
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from magicbyte.engine.groups.effects import Caller, Reply
+from magicbyte.engine.coordination.effects import Caller, Reply
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.transactions.records import TransactionValue

@@ -7,8 +7,7 @@ Unknown versions are returned as such, with their bytes, because a log may come 
 import enum
 from typing import Any, NamedTuple, TypeAlias
 
-from magicbyte.engine.groups.records import UnknownKey, UnknownValue
-from magicbyte.engine.groups.stored import read_stored, write_stored
+from magicbyte.engine.coordination.stored import UnknownKey, UnknownValue, read_stored, write_stored
 from magicbyte.engine.protocol.stored.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from magicbyte.engine.wire.reader import Reader
 

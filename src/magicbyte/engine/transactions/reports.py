@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from magicbyte.engine.coordination.terms import LoadState
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.terms import LoadState
 from magicbyte.engine.protocol.messages import describe_transactions, list_transactions
 from magicbyte.engine.transactions.coordinator import Coordinator
 from magicbyte.engine.transactions.records import TransactionState

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode, MagicbyteError
-from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.find_coordinator import (

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.coordination.effects import Marker, Producer
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.effects import Marker, Producer
 from magicbyte.engine.internal_topics import INTERNAL
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey

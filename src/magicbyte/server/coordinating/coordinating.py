@@ -23,6 +23,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
+from magicbyte.engine.coordination.effects import Caller
 from magicbyte.engine.errors import (
     CoordinatorNotAvailableError,
     CorruptRecordError,
@@ -31,7 +32,6 @@ from magicbyte.engine.errors import (
     OutOfDescriptorsError,
     TopicExistsError,
 )
-from magicbyte.engine.groups.effects import Caller
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.message import Message
@@ -43,7 +43,7 @@ from magicbyte.server.serving.metrics import now_ns
 if TYPE_CHECKING:
     from typing import Any
 
-    from magicbyte.engine.groups.terms import CoordinatorTerms
+    from magicbyte.engine.coordination.terms import CoordinatorTerms
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
     from magicbyte.server.partitions.partition import ServedPartition

@@ -12,10 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.engine.codecs import Codec
+from magicbyte.engine.coordination.effects import Caller, Marker, Reply
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode
 from magicbyte.engine.groups.config import GroupConfig, StoredVersions
 from magicbyte.engine.groups.coordinator import Coordinator
-from magicbyte.engine.groups.effects import Caller, Effect, Marker, Reply, StoreRecords, Tell, encoded
+from magicbyte.engine.groups.effects import Effect, StoreRecords, Tell, encoded
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
 from magicbyte.engine.groups.offsets import end_transaction
 from magicbyte.engine.groups.records import GroupMetadataValue

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from magicbyte.engine.coordination.effects import Marker, Producer
 from magicbyte.engine.errors import ErrorCode, MagicbyteError, code_of
-from magicbyte.engine.groups.effects import Marker, Producer
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import BrokerError, ErrorCode, MagicbyteError, UnsupportedVersionError
-from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.internal_topics import STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger

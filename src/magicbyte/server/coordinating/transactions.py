@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from magicbyte.engine.coordination.effects import Caller, Reply
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.effects import Caller, Reply
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.printable import logger

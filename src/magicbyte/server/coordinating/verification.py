@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode, MagicbyteError
-from magicbyte.engine.groups.partitioning import partition_for
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.append.producer_check import OPEN
 from magicbyte.engine.ports import TopicPartition

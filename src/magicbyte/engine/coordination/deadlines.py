@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 FEW: Final = 64
+DAY_MS: Final = 24 * 3_600_000
 
 
 class Deadlines(Generic[K]):

@@ -1,6 +1,7 @@
 """Encode and decode generated messages in records, where a version precedes them; errors are those of records."""
 
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from magicbyte.engine.errors import CorruptRecordError, ProtocolError
 from magicbyte.engine.protocol.message import Message, Writer
@@ -30,3 +31,27 @@ def write_stored(message: Message, version: int) -> bytes:
     out.buffer += version.to_bytes(VERSION_BYTES, "big")
     message.write(out, version)
     return bytes(out)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownKey:
+    """A key of an unknown type; `data` is all of it."""
+
+    version: int
+    data: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form of Kafka's tools."""
+        return {"type": str(self.version), "data": "unknown"}
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownValue:
+    """A value of an unknown version or record type; `data` is all of it."""
+
+    version: int
+    data: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form of Kafka's tools."""
+        return {"version": str(self.version), "data": "unknown"}

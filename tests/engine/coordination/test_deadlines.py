@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from magicbyte.engine.groups.deadlines import FEW, Deadlines
+from magicbyte.engine.coordination.deadlines import FEW, Deadlines
 
 STEPS = st.lists(
     st.one_of(

@@ -1,0 +1,1 @@
+"""What all coordinators have in common: terms, deadlines, callers, partitioning, and versioned records."""
