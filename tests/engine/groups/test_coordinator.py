@@ -7,10 +7,10 @@ import pytest
 from engine.groups.world import START, World
 from magicbyte.engine.coordination.deadlines import DAY_MS
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.classic.rules import GroupState
 from magicbyte.engine.groups.config import GroupConfig, StoredVersions
 from magicbyte.engine.groups.offsets import expired_offsets
 from magicbyte.engine.groups.records import GroupMetadataValue, OffsetCommitValue, decode_key, decode_value
-from magicbyte.engine.groups.rules import GroupState
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from magicbyte.engine.protocol.messages.describe_groups import (
     DescribedGroup,

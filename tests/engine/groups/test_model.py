@@ -10,9 +10,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 
 from engine.groups.world import Asked, World
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.classic.rules import GroupState
+from magicbyte.engine.groups.classic.usage import weight
 from magicbyte.engine.groups.config import GroupConfig
-from magicbyte.engine.groups.rules import GroupState
-from magicbyte.engine.groups.usage import weight
 
 SESSION_MS, REBALANCE_MS = 6_000, 9_000
 CONFIGS = [GroupConfig(initial_rebalance_delay_ms=delay, offsets_partitions=3) for delay in (0, 2_000)]

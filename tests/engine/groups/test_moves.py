@@ -7,9 +7,9 @@ import pytest
 from engine.groups.world import World
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.classic.rules import GroupState
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.loading import LoadedPartition
-from magicbyte.engine.groups.rules import GroupState
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 
 PLACE = ("t", 0)

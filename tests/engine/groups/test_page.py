@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.config import StoredVersions
-from magicbyte.engine.groups.rules import (
+from magicbyte.engine.groups.classic.rules import (
     ALLOWED,
     COMMIT_REPLY,
     GROUP_NOT_STORED,
@@ -15,6 +14,7 @@ from magicbyte.engine.groups.rules import (
     TRANSITIONS,
     GroupState,
 )
+from magicbyte.engine.groups.config import StoredVersions
 from magicbyte.engine.protocol import APIS
 from magicbyte.server.settings.served import SERVED
 

@@ -6,8 +6,8 @@ import pytest
 
 from engine.groups.world import START, World
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.classic.rules import GroupState
 from magicbyte.engine.groups.config import GroupConfig
-from magicbyte.engine.groups.rules import GroupState
 
 DAY_MS = 86_400_000
 TURNS = {"back 20 s": -20_000, "back an hour": -3_600_000, "on a day": DAY_MS, "to 1970": -START}

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.classic.group import Group
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.coordinator import Coordinator
 from magicbyte.engine.groups.effects import Effect, StoreRecords, Tell, encoded
-from magicbyte.engine.groups.group import Group
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
 from magicbyte.engine.groups.offsets import end_transaction
 from magicbyte.engine.ports import Moment

@@ -32,7 +32,8 @@ from server.broker.test_rights import REFUSED, serving
 
 HOME: Final = str(Path(magicbyte.__file__).parent)
 ROOMS: Final = tuple(
-    f"{HOME}/{room}/" for room in ("server", "access/security", "engine/log", "engine/groups", "engine/protocol")
+    f"{HOME}/{room}/"
+    for room in ("server", "access/security", "engine/log", "engine/groups", "engine/coordination", "engine/protocol")
 )
 OTHERS: Final = {"t": "z", "g": "h"}
 """For a topic and a group that exist, names of the same length that do not."""

@@ -28,6 +28,9 @@ from magicbyte.engine.coordination.effects import Caller, Reply
 from magicbyte.engine.coordination.terms import LoadState
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups import offsets
+from magicbyte.engine.groups.classic.group import Group, refused_join, replacement_stored
+from magicbyte.engine.groups.classic.members import Member, weight_of
+from magicbyte.engine.groups.classic.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.effects import (
     AnswerOffsetDelete,
@@ -39,11 +42,8 @@ from magicbyte.engine.groups.effects import (
     EndTransaction,
     StoreRecords,
 )
-from magicbyte.engine.groups.group import Group, refused_join, replacement_stored
 from magicbyte.engine.groups.loading import LoadedPartition
-from magicbyte.engine.groups.members import Member, weight_of
 from magicbyte.engine.groups.records import GroupMetadataValue
-from magicbyte.engine.groups.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.engine.groups.table import GroupTable
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.protocol.message import Message

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.classic.group import Group
+from magicbyte.engine.groups.classic.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.engine.groups.effects import (
     AnswerOffsetDelete,
     CommitOffsets,
@@ -23,9 +25,7 @@ from magicbyte.engine.groups.effects import (
     Tell,
     TopicCodes,
 )
-from magicbyte.engine.groups.group import Group
 from magicbyte.engine.groups.records import CONSUMER, OffsetCommitKey, OffsetCommitValue
-from magicbyte.engine.groups.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.first_versions import OFFSET_FETCH_OF_GROUPS, OFFSET_FETCH_WITH_CODE
 from magicbyte.engine.protocol.messages import offset_commit, offset_delete, offset_fetch

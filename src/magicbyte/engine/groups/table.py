@@ -11,11 +11,11 @@ from magicbyte.engine.coordination.deadlines import Deadlines
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.coordination.terms import CoordinatorTerms
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.classic.group import Group, GroupDeadline
+from magicbyte.engine.groups.classic.usage import Usage
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.effects import AfterStore, StoreRecords
-from magicbyte.engine.groups.group import Group, GroupDeadline
 from magicbyte.engine.groups.records import GroupMetadataKey, OffsetCommitKey
-from magicbyte.engine.groups.usage import Usage
 from magicbyte.engine.ports import TopicPartition
 
 

@@ -17,7 +17,7 @@ from magicbyte.access.security.settings import token_in
 from magicbyte.access.security.tls import Store, TlsSettings, server_context
 from magicbyte.engine.compiled import kernel
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError
-from magicbyte.engine.groups.rules import GroupState
+from magicbyte.engine.groups.classic.rules import GroupState
 from magicbyte.engine.protocol import APIS
 from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.serving.metrics import Conversion, Moved, Times, TopicMetrics, now_ns

@@ -15,7 +15,7 @@ from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 if TYPE_CHECKING:
     from magicbyte.engine.coordination.effects import Marker
     from magicbyte.engine.errors import ErrorCode
-    from magicbyte.engine.groups.rules import GroupState
+    from magicbyte.engine.groups.classic.rules import GroupState
     from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
     from magicbyte.server.coordinating.groups import Groups
     from magicbyte.server.coordinating.markers import MarkerWriter

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 from magicbyte.engine.coordination.effects import Caller
 from magicbyte.engine.errors import CorruptRecordError, ErrorCode
+from magicbyte.engine.groups.classic.usage import Usage, weight
 from magicbyte.engine.groups.consumer_protocol import topics_in
 from magicbyte.engine.groups.records import StoredMember as StoredMember
-from magicbyte.engine.groups.usage import Usage, weight
 from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]

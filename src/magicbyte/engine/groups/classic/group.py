@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from magicbyte.engine.coordination.deadlines import Deadlines
 from magicbyte.engine.coordination.effects import Caller, Reply
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.classic.members import Member, Members, protocols_of
+from magicbyte.engine.groups.classic.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
+from magicbyte.engine.groups.classic.usage import Usage, weight
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.effects import AfterStore, AnswerReplacement, AssignMembers, Effect, StoreRecords
-from magicbyte.engine.groups.members import Member, Members, protocols_of
 from magicbyte.engine.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
-from magicbyte.engine.groups.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
-from magicbyte.engine.groups.usage import Usage, weight
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
