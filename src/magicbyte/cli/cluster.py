@@ -157,7 +157,7 @@ async def _report(bootstrap: str) -> ClusterReport:
 
 
 def _say_status(report: ClusterReport | None, local: LocalCluster | None) -> None:
-    nodes = {} if report is None else {each.id: each for each in report.brokers}
+    nodes = {} if report is None else {broker.id: broker for broker in report.brokers}
     rows = [["broker", "address", "process", "state"]]
     for member in _members(local):
         number = str(member.process.pid) if member.is_alive and member.process is not None else "-"

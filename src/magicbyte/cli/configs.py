@@ -85,7 +85,7 @@ def describe(
 
     Values of sensitive settings are never shown.
     """
-    wanted = [*(Whose(each, None) for each in topics), *(Whose(None, each) for each in brokers)]
+    wanted = [*(Whose(each, None) for each in topics), *(Whose(None, broker) for broker in brokers)]
     wanted += [Whose(None, None)] if for_all else []
     if not wanted:
         raise click.UsageError("expected -t TOPIC, --broker ID or --entity-default")

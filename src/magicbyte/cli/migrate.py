@@ -249,7 +249,7 @@ class _MigrationStatus:
     def to_json(self) -> dict[str, Any]:
         return {
             **self.stage.to_json(),
-            "clusterBrokers": [each.to_json() for each in self.brokers],
+            "clusterBrokers": [broker.to_json() for broker in self.brokers],
             "oldClients": [each.to_json() for each in self.clients],
             "plan": self.plan.to_json(),
             "notes": list(self.notes),
@@ -281,7 +281,7 @@ async def _status_of_cluster(
     pages = [f"http://{page}/metrics" for page in evidence.pages.values()]
     read = [*await sources.look_at_pages(sightings, pages), *files]
     notes = [*_forgotten(sightings, days), *(source.note for source in read if source.note is not None)]
-    silent = [] if sources else [each.id for each in evidence.brokers if each.id not in evidence.pages]
+    silent = [] if sources else [broker.id for broker in evidence.brokers if broker.id not in evidence.pages]
     unknown = unknown_clients(read, sightings, silent)
     plan = await made_plan(asked, evidence, knows_clients=not unknown)
     stages = [each.stage for each in plan.topics]
@@ -297,7 +297,7 @@ def _status_text(status: _MigrationStatus) -> Iterator[str]:
     yield from (f"DANGER {each}" for each in stage.dangers)
     yield ""
     yield from table_lines([["broker", "address", "software", "knows", "protocol", "format"],
-                            *(_broker_row(each) for each in status.brokers)], left={1, 2, 3, 4, 5})  # fmt: skip
+                            *(_broker_row(broker) for broker in status.brokers)], left={1, 2, 3, 4, 5})  # fmt: skip
     if status.clients:
         yield from ("", f"clients before format {stage.target.title}:", *(f"  {each.text}" for each in status.clients))
     if stage.unknown:
@@ -376,7 +376,7 @@ def _waited(
         complain(f"{status.stage.step.value}: no broker is restarted for it, there is nothing to wait for")
         return True, {}
     assert asked.bootstrap is not None, "-b is required"
-    progress = asyncio.run(wait_for(asked.bootstrap, status.stage, [each.id for each in status.brokers], seconds))
+    progress = asyncio.run(wait_for(asked.bootstrap, status.stage, [broker.id for broker in status.brokers], seconds))
     waited: dict[str, Any] = {"waited": progress.to_json()}
     if not progress.is_done:
         complain(f"{'not known' if progress.is_over else f'not done after {seconds:g} s'}: {progress.text}")

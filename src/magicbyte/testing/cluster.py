@@ -261,7 +261,7 @@ class Cluster:
         addresses = [each.address() for each in self._members.values() if each.is_running]
         security = None if self.security is None else self.security.client(_BROKER if self.security.users else None)
         async with Client(addresses, security=security) as client:
-            order = (to, *(each for each in replicas if each != to))
+            order = (to, *(broker for broker in replicas if broker != to))
             outcomes = await alter_reassignments(client, {partition: order})
             outcomes += await elect_leaders(client, ElectionType.PREFERRED, [partition])
             for each in outcomes:

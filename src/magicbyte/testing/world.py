@@ -110,7 +110,7 @@ class World:
 
     def client(self, name: str = "client", **options: Any) -> Client:
         """Return a client on a host of that name. `options` are those of `Client`."""
-        bootstrap = [each.address for each in self.brokers.values()]
+        bootstrap = [broker.address for broker in self.brokers.values()]
         jitter = self.random_of(name).uniform
         network = self.network.host(name)
         return Client(bootstrap, client_id=name, clock=self.clock, jitter=jitter, network=network, **options)
@@ -129,9 +129,9 @@ class World:
     def digest(self) -> str:
         """Return a digest of all network traffic so far with its times, of all disks, and of the time."""
         found = hashlib.blake2b(f"{self.network.digest()} {self.loop.now_ns}".encode())
-        for each in self.brokers.values():
-            for path, content in each.disk.walk():
-                found.update(f"{each.name} {path} {len(content)} ".encode())
+        for broker in self.brokers.values():
+            for path, content in broker.disk.walk():
+                found.update(f"{broker.name} {path} {len(content)} ".encode())
                 found.update(content)
         return found.hexdigest()
 
@@ -191,7 +191,7 @@ class World:
 
     def _work_delay_s(self) -> float:
         process = current_process()
-        slow = next((each.disk_ms for each in self.brokers.values() if each.process is process), None)
+        slow = next((broker.disk_ms for broker in self.brokers.values() if broker.process is process), None)
         return self._threads.uniform(0, self.disk_ms if slow is None else slow) / 1000
 
 

@@ -45,7 +45,7 @@ class ClusterReport:
         return {
             "clusterId": self.cluster_id,
             "controller": self.controller,
-            "brokers": [{"id": each.id, "host": each.host, "port": each.port} for each in self.brokers],
+            "brokers": [{"id": broker.id, "host": broker.host, "port": broker.port} for broker in self.brokers],
             "topics": self.topics,
             "partitions": len(self.partitions),
             "unavailable": _names(self.unavailable),

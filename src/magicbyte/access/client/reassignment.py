@@ -62,7 +62,7 @@ def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...]]:
         case _:
             expected = 'expected {"topic": "orders", "partition": 0, "replicas": [1, 2]}'
             raise InvalidReplicaAssignmentError(f"the plan: {expected}, found {json.dumps(entry)[:200]}")
-    if not replicas or not all(type(each) is int and each >= 0 for each in replicas):
+    if not replicas or not all(type(broker) is int and broker >= 0 for broker in replicas):
         raise InvalidReplicaAssignmentError(f"the plan: replicas of {partition}: expected broker ids, found {replicas}")
     if len(set(replicas)) < len(replicas):
         raise InvalidReplicaAssignmentError(f"the plan: replicas of {partition}: expected each once, found {replicas}")

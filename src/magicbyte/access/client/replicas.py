@@ -71,7 +71,7 @@ class Reassignment:
     @property
     def target(self) -> tuple[int, ...]:
         """The replicas when it has completed."""
-        return tuple(each for each in self.replicas if each not in self.removing)
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
 @dataclass(frozen=True, slots=True)

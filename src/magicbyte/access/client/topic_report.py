@@ -60,7 +60,7 @@ class PartitionReport:
         elif self.is_under_replicated:
             words.append("under-replicated")
         if self.adding or self.removing:
-            to = ",".join(str(each) for each in self.replicas if each not in (self.removing or ()))
+            to = ",".join(str(broker) for broker in self.replicas if broker not in (self.removing or ()))
             words.append(f"moving to {to}")
         return ", ".join(words) or "ok"
 
@@ -109,7 +109,7 @@ async def report_partitions(client: Client, topics: Iterable[Topic]) -> list[Par
 
 def _report(client: Client, name: TopicPartition, partition: Partition, move: Reassignment | None) -> PartitionReport:
     alive = client.cluster.brokers
-    offline = {*partition.offline, *(each for each in partition.replicas if each not in alive)}
+    offline = {*partition.offline, *(broker for broker in partition.replicas if broker not in alive)}
     return PartitionReport(
         name.topic,
         name.partition,
@@ -117,7 +117,7 @@ def _report(client: Client, name: TopicPartition, partition: Partition, move: Re
         partition.leader_epoch if partition.leader_epoch >= 0 else None,
         partition.replicas,
         partition.isr,
-        tuple(each for each in partition.replicas if each in offline),
+        tuple(broker for broker in partition.replicas if broker in offline),
         None if move is None else move.adding,
         None if move is None else move.removing,
     )

@@ -47,7 +47,7 @@ def assign(
     brokers. With the `racks` of all brokers no two replicas share a rack while another rack has none (KIP-36).
     """
     ordered = brokers if racks is None else _alternated(brokers, racks)
-    rack_of = {each: str(each) for each in brokers} if racks is None else racks
+    rack_of = {broker: str(broker) for broker in brokers} if racks is None else racks
     count, distinct = len(ordered), len({rack_of[each] for each in ordered})
     assigned: dict[int, list[int]] = {}
     for partition in partitions:
@@ -67,8 +67,8 @@ def assign(
 def _alternated(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
     """Return brokers in an order that alternates between racks."""
     by_rack: dict[str, list[int]] = {}
-    for each in sorted(brokers):
-        by_rack.setdefault(racks[each], []).append(each)
+    for broker in sorted(brokers):
+        by_rack.setdefault(racks[broker], []).append(broker)
     queues = [by_rack[rack] for rack in sorted(by_rack)]
     rows = zip_longest(*queues)
     return [each for row in rows for each in row if each is not None]

@@ -40,7 +40,7 @@ def balance(
     _level(kept, dict.fromkeys(kept, ordered), present)
     leaders: Holders = {}
     for partition, replicas in current.items():
-        leaders[partition] = {next((each for each in replicas if each in kept[partition]), min(kept[partition]))}
+        leaders[partition] = {next((broker for broker in replicas if broker in kept[partition]), min(kept[partition]))}
     _level(leaders, kept, {partition: set(replicas[:1]) for partition, replicas in current.items()})
     return {
         partition: (*leaders[partition], *_rest(replicas, kept[partition] - leaders[partition]))
@@ -56,13 +56,13 @@ def _rest(current: Sequence[int], wanted: set[int]) -> list[int]:
 def _filled(current: Mapping[TopicPartition, Sequence[int]], brokers: list[int], factor: int | None) -> Holders:
     """Return the replicas of each partition that may stay, filled up with the least loaded brokers."""
     kept = {
-        partition: set([each for each in replicas if each in brokers][: factor or len(replicas)])
+        partition: set([broker for broker in replicas if broker in brokers][: factor or len(replicas)])
         for partition, replicas in current.items()
     }
     loads = Counter(broker for holders in kept.values() for broker in holders)
     for partition, holders in kept.items():
         while len(holders) < (factor or len(current[partition])):
-            least = min((each for each in brokers if each not in holders), key=lambda each: (loads[each], each))
+            least = min((broker for broker in brokers if broker not in holders), key=lambda each: (loads[each], each))
             holders.add(least)
             loads[least] += 1
     return kept

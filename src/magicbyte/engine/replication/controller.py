@@ -197,7 +197,7 @@ class _Cluster:
 
     def _offline(self, key: TopicPartition) -> tuple[int, ...]:
         live = self._live(key, self.brokers)
-        return tuple(each for each in self.replicas[key] if each not in live)
+        return tuple(broker for broker in self.replicas[key] if broker not in live)
 
     def _order(
         self, partitions: Iterable[TopicPartition], to: Collection[int], new: Collection[TopicPartition] = ()
@@ -239,7 +239,7 @@ class Controller(_Cluster):
         """Begin: send every broker all brokers and partitions, and elect leaders where there is none."""
         for key in [key for key in self.moves if key.topic in self._to_delete]:
             del self.moves[key]
-        effects: list[Effect] = [UpdateMetadata(each, ()) for each in sorted(self.brokers)]
+        effects: list[Effect] = [UpdateMetadata(broker, ()) for broker in sorted(self.brokers)]
         effects += self._order(self.states, self.brokers)
         self._untold.update(self.moves)
         effects += self._settle(self.replicas)
@@ -265,7 +265,7 @@ class Controller(_Cluster):
         if came:
             # Partitions about to change are sent when the change is written: an earlier order would arrive after it.
             orders = self._orders(self.states.keys() - changed)
-            effects += [UpdateMetadata(each, ()) for each in sorted(set(brokers) - came)]
+            effects += [UpdateMetadata(broker, ()) for broker in sorted(set(brokers) - came)]
             effects += [UpdateMetadata(each, orders) for each in sorted(came)]
             effects += self._lead([key for key in self.held_by(came) if key not in changed], came)
         effects += changes
@@ -273,7 +273,7 @@ class Controller(_Cluster):
             effects += self._settle(self.replicas)
             effects += self._stop_deleted(came)
         elif gone:
-            effects += [UpdateMetadata(each, ()) for each in sorted(brokers)]
+            effects += [UpdateMetadata(broker, ()) for broker in sorted(brokers)]
         return [*effects, ReadStates(unsure)] if unsure else effects
 
     def partitions_created(self, assignments: Mapping[TopicPartition, Sequence[int]]) -> list[Effect]:
@@ -324,7 +324,7 @@ class Controller(_Cluster):
         # epoch does nothing where it is known.
         due = (self._refused & known.keys()) - _changed(changes)
         self._refused -= due
-        updates: list[Effect] = [UpdateMetadata(each, orders) for each in sorted(self.brokers)] if orders else []
+        updates: list[Effect] = [UpdateMetadata(broker, orders) for broker in sorted(self.brokers)] if orders else []
         return [*self._lead(sorted(due), self.brokers), *updates, *changes]
 
     def isr_notified(self, partitions: Iterable[TopicPartition]) -> list[Effect]:
@@ -460,7 +460,7 @@ class Controller(_Cluster):
             if move:
                 self.moves[key] = move
             surplus = dict.fromkeys((*self._surplus.get(key, ()), *before))
-            self._surplus[key] = tuple(each for each in surplus if each not in replicas)
+            self._surplus[key] = tuple(broker for broker in surplus if broker not in replicas)
             begun.append(key)
         self._untold.update(begun)
         return self._settle(begun)
@@ -515,7 +515,7 @@ class Controller(_Cluster):
                 self.moves.pop(key, None)
         if begun:
             orders = tuple(gone)
-            effects += [UpdateMetadata(each, orders) for each in sorted(self.brokers)]
+            effects += [UpdateMetadata(broker, orders) for broker in sorted(self.brokers)]
             effects += self._stop_deleted(self.brokers, begun)
         return effects
 

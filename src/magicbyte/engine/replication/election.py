@@ -28,7 +28,7 @@ def _led_by(state: PartitionState, leader: int, isr: Sequence[int], controller_e
 
 def first_state(replicas: Sequence[int], live: Collection[int], controller_epoch: int) -> PartitionState | None:
     """Return the state of a new partition, None without a live replica: the first leads, all live ones are in sync."""
-    isr = tuple(each for each in replicas if each in live)
+    isr = tuple(broker for broker in replicas if broker in live)
     return PartitionState(isr[0], 0, isr, controller_epoch) if isr else None
 
 
@@ -39,14 +39,14 @@ def offline(
 
     `unclean` (`unclean.leader.election.enable`): then the first live replica, which may lack committed records.
     """
-    isr = [each for each in state.isr if each in live]
-    for each in replicas:
-        if each in isr:
-            return _led_by(state, each, isr, controller_epoch)
+    isr = [broker for broker in state.isr if broker in live]
+    for broker in replicas:
+        if broker in isr:
+            return _led_by(state, broker, isr, controller_epoch)
     if unclean:
-        for each in replicas:
-            if each in live:
-                return _led_by(state, each, [each], controller_epoch)
+        for broker in replicas:
+            if broker in live:
+                return _led_by(state, broker, [broker], controller_epoch)
     return None
 
 
@@ -58,8 +58,8 @@ def without_dead(
     The last member of the ISR stays, although dead: it alone may lead again without loss. One that is no longer a
     replica, and was added to the ISR by a leader that does not know that yet, stays only if there is no other.
     """
-    assigned = tuple(each for each in state.isr if each in replicas) or state.isr
-    isr = tuple(each for each in assigned if each in live) or assigned[-1:]
+    assigned = tuple(broker for broker in state.isr if broker in replicas) or state.isr
+    isr = tuple(broker for broker in assigned if broker in live) or assigned[-1:]
     leader = state.leader if state.leader in live else NO_BROKER
     if (leader, isr) == (state.leader, state.isr):
         return None
@@ -84,12 +84,12 @@ def confined(
     None if no other can lead. A reassignment begins and ends with this: the new epoch informs the leader of its
     replicas.
     """
-    isr = tuple(each for each in state.isr if each in replicas)
+    isr = tuple(broker for broker in state.isr if broker in replicas)
     if state.leader in isr and state.leader in live:
         return _led_by(state, state.leader, isr, controller_epoch)
-    for each in replicas:
-        if each in live and each in isr:
-            return _led_by(state, each, isr, controller_epoch)
+    for broker in replicas:
+        if broker in live and broker in isr:
+            return _led_by(state, broker, isr, controller_epoch)
     return None
 
 
@@ -101,17 +101,17 @@ def controlled_shutdown(
     controller_epoch: int,
 ) -> PartitionState | None:
     """Remove brokers that shut down from leadership and from the ISR; None if no other can lead."""
-    isr = [each for each in state.isr if each not in shutting_down]
-    for each in replicas:
-        if each in live and each in isr:
-            leader = state.leader if state.leader in isr and state.leader in live else each
+    isr = [broker for broker in state.isr if broker not in shutting_down]
+    for broker in replicas:
+        if broker in live and broker in isr:
+            leader = state.leader if state.leader in isr and state.leader in live else broker
             return _led_by(state, leader, isr, controller_epoch)
     return None
 
 
 def shrunk(state: PartitionState, broker_id: int, controller_epoch: int) -> PartitionState | None:
     """Remove one follower from the ISR; None if it is not a member, or the only one."""
-    isr = tuple(each for each in state.isr if each != broker_id)
+    isr = tuple(broker for broker in state.isr if broker != broker_id)
     if not isr or isr == state.isr:
         return None
     return _led_by(state, state.leader, isr, controller_epoch)

@@ -78,9 +78,9 @@ class LeaderPartition:
         self.log_end_offset = self.epoch_start = log_end_offset
         self.high_watermark = high_watermark
         self.followers = {
-            each: Follower(now_ms if each in state.isr else now_ms - max_lag_ms - 1, now_ms, log_end_offset)
-            for each in replicas
-            if each != broker_id
+            broker: Follower(now_ms if broker in state.isr else now_ms - max_lag_ms - 1, now_ms, log_end_offset)
+            for broker in replicas
+            if broker != broker_id
         }
         self._pending: IsrChange | None = None
         self._is_unsettled = False  # it is unknown whether `_pending` was written
@@ -100,9 +100,9 @@ class LeaderPartition:
         self._is_unsettled = False
         known = self.followers
         self.followers = {
-            each: known.get(each) or Follower(now_ms - self.max_lag_ms - 1, now_ms, self.log_end_offset)
-            for each in replicas
-            if each != self._broker_id
+            broker: known.get(broker) or Follower(now_ms - self.max_lag_ms - 1, now_ms, self.log_end_offset)
+            for broker in replicas
+            if broker != self._broker_id
         }
         for each, follower in self.followers.items():
             follower.caught_up_ms = now_ms if each in state.isr else now_ms - self.max_lag_ms - 1
@@ -208,7 +208,7 @@ class LeaderPartition:
             return self._pending
         if not self._may_change:
             return None
-        stays = tuple(each for each in self.state.isr if not self._is_late(each, now_ms))
+        stays = tuple(broker for broker in self.state.isr if not self._is_late(broker, now_ms))
         return self._change(stays) if len(stays) < len(self.state.isr) else None
 
     def _is_late(self, broker_id: int, now_ms: int) -> bool:

@@ -25,11 +25,11 @@ class OngoingMove:
 
     def origin(self, replicas: Sequence[int]) -> tuple[int, ...]:
         """Return the replicas before the reassignment."""
-        return tuple(each for each in replicas if each not in self.adding)
+        return tuple(broker for broker in replicas if broker not in self.adding)
 
     def targets(self, replicas: Sequence[int]) -> tuple[int, ...]:
         """Return the replicas after the reassignment."""
-        return tuple(each for each in replicas if each not in self.removing)
+        return tuple(broker for broker in replicas if broker not in self.removing)
 
 
 NO_MOVE: Final = OngoingMove()

@@ -71,8 +71,8 @@ async def describe_cluster(broker: BrokerParts, request: Request[DescribeCluster
         cluster_id=broker.cluster_id,
         controller_id=broker.cluster_view.controller_id,
         brokers=[
-            DescribeClusterBroker(broker_id=each.id, host=each.host, port=each.port, rack=each.rack)
-            for each in broker.cluster_view.brokers(request.connection.listener)
+            DescribeClusterBroker(broker_id=member.id, host=member.host, port=member.port, rack=member.rack)
+            for member in broker.cluster_view.brokers(request.connection.listener)
         ],
     )
     if message.include_cluster_authorized_operations:

@@ -65,8 +65,8 @@ async def metadata(broker: BrokerParts, request: Request[MetadataRequest]) -> Me
             await turns.take(len(described[-1].partitions))
     response = MetadataResponse(
         brokers=[
-            MetadataResponseBroker(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
-            for each in broker.cluster_view.brokers(request.connection.listener)
+            MetadataResponseBroker(node_id=member.id, host=member.host, port=member.port, rack=member.rack)
+            for member in broker.cluster_view.brokers(request.connection.listener)
         ],
         cluster_id=broker.cluster_id,
         controller_id=broker.cluster_view.controller_id,

@@ -85,7 +85,7 @@ async def look_at_cluster(client: Client, names: Sequence[str], looks: int) -> C
     pages: dict[int, str] = {}
     for broker in sorted(client.cluster.brokers):
         facts.brokers[str(broker)] = await _own(client, ConfigResource.BROKER, str(broker), facts)
-    answered = [each.answered for each in cluster.brokers if each.answered is not None]
+    answered = [broker.answered for broker in cluster.brokers if broker.answered is not None]
     facts.answered = {key: _oldest(key, answered) for key in {key for each in answered for key in each}}
     pages = await planner.metrics_pages(client, notes)
     return ClusterLook(facts, notes, pages)

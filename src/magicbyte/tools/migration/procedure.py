@@ -54,7 +54,7 @@ def procedure(
                     f"in server.properties of every broker: {PROTOCOL}={protocol}, {FORMAT}={form}, unless an older "
                     "version is set there"
                 ),
-                *lifted(brokers, [each.id for each in brokers], bootstrap),
+                *lifted(brokers, [broker.id for broker in brokers], bootstrap),
                 Instruction(
                     f"for each of the brokers {about}, one after the other: stop it, replace its software, start it"
                 ),
@@ -66,12 +66,14 @@ def procedure(
                 Instruction(
                     f"in server.properties of the brokers {about}: {PROTOCOL}={protocol} or later; {FORMAT} stays"
                 ),
-                *_hidden(PROTOCOL, [each.id for each in brokers if _hides_protocol(each, stage)], stage, bootstrap),
+                *_hidden(
+                    PROTOCOL, [broker.id for broker in brokers if _hides_protocol(broker, stage)], stage, bootstrap
+                ),
                 Instruction(f"restart the brokers {about}, one after the other"),
                 healthy,
             ]
         case ClusterStep.JUDGE_CANARY:
-            formats = [(each, each.default_format) for each in brokers]
+            formats = [(broker, broker.default_format) for broker in brokers]
             behind = [each for each, form in formats if form is not None and form.magic < stage.target.magic]
             older = _oldest_format(behind)
             instructions += [
@@ -196,10 +198,12 @@ def _cannot_change(brokers: Sequence[BrokerFacts]) -> str | None:
     Brokers before 0.11 do not know the request. Kafka's from there on tell the others of a change in a form that those
     before 0.10.1 do not read: they die at their next start.
     """
-    able = [each for each in brokers if each.answered is not None and ApiKey.ALTER_CONFIGS in each.answered]
+    able = [broker for broker in brokers if broker.answered is not None and ApiKey.ALTER_CONFIGS in broker.answered]
     if not able:
         return "brokers change settings by request from 0.11 on"
-    first = [each.id for each in brokers if each.answered is not None and ApiKey.CREATE_TOPICS not in each.answered]
+    first = [
+        broker.id for broker in brokers if broker.answered is not None and ApiKey.CREATE_TOPICS not in broker.answered
+    ]
     if first and not all(each.is_ours for each in able):
         numbers = ", ".join(map(str, first))
         return f"brokers {numbers} are older than 0.10.1, and do not read what Kafka's later brokers tell of changes"
@@ -208,7 +212,7 @@ def _cannot_change(brokers: Sequence[BrokerFacts]) -> str | None:
 
 def _protocol_of_oldest(brokers: Iterable[BrokerFacts]) -> str:
     """Return the protocol version of the oldest broker's software."""
-    known = [each for each in brokers if each.knows is not None and each.answered is not None]
+    known = [broker for broker in brokers if broker.knows is not None and broker.answered is not None]
     oldest = min(known, key=lambda each: (each.knows or Format.V0).magic)
     lines = releases_of(oldest.answered or {})
     return lines[0] if lines else MAGIC_NAMES[(oldest.knows or Format.V0).magic]
@@ -216,7 +220,7 @@ def _protocol_of_oldest(brokers: Iterable[BrokerFacts]) -> str:
 
 def _oldest_format(brokers: Iterable[BrokerFacts]) -> str:
     """Return the oldest format of some brokers, as `log.message.format.version`."""
-    formats = (each.format or each.knows or Format.V2 for each in brokers)
+    formats = (broker.format or broker.knows or Format.V2 for broker in brokers)
     return MAGIC_NAMES[min((form.magic for form in formats), default=0)]
 
 
@@ -255,7 +259,7 @@ def objections(
     if (reason := _cannot_change(brokers)) is not None:
         against.append(f"{reason}: kafka-configs.sh of the brokers' own release changes it")
     newer = sorted({form.title for form, _ in plan.facts.stored if form.magic > target.magic})
-    if newer and not all(each.is_ours for each in brokers):
+    if newer and not all(broker.is_ours for broker in brokers):
         against.append(
             f"format {' and '.join(newer)} stays in the log: Kafka's brokers convert by the setting, and send it "
             "unconverted to consumers that cannot read it"

@@ -107,7 +107,7 @@ def _copies(
     fetched in one that carries the new format equals the canary's.
     """
     assert led.newest is not None, "it holds something"
-    by_id = {each.id: each for each in brokers}
+    by_id = {broker.id: broker for broker in brokers}
     holders, hidden = [], []
     for number in led.replicas:
         if number == canary.id:

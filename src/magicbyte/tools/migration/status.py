@@ -242,11 +242,11 @@ def stage_of_cluster(
 
     behind, ahead, hidden = _by_format(brokers, target)
     is_two = phase is ClusterPhase.TWO
-    if about := [each.id for each in brokers if each.knows is not None and each.knows.magic < target.magic]:
+    if about := [broker.id for broker in brokers if broker.knows is not None and broker.knows.magic < target.magic]:
         return stage(ClusterStep.UPGRADE_BROKERS, about, ClusterPhase.BEFORE)
-    if about := [each.id for each in brokers if each.answered is None]:  # without their software no step is safe
+    if about := [broker.id for broker in brokers if broker.answered is None]:  # without their software no step is safe
         return stage(ClusterStep.BRING_BACK, about)
-    if lacking := [each for each in brokers if each.lacks_protocol(target)]:
+    if lacking := [broker for broker in brokers if broker.lacks_protocol(target)]:
         low = [each.id for each in lacking if each.protocol is not None]
         if low:
             return stage(ClusterStep.RAISE_PROTOCOL, low, ClusterPhase.ONE)

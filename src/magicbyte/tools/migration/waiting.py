@@ -78,7 +78,7 @@ def progress_of(
     begun: ClusterStage, expected: Collection[int], brokers: Sequence[BrokerFacts], behind: int | None
 ) -> StepProgress:
     """Return the progress of the step of `begun`. `expected`: all brokers at its start. `brokers`: the present ones."""
-    answering = {each.id: each for each in brokers if each.answered is not None}
+    answering = {broker.id: broker for broker in brokers if broker.answered is not None}
     away = tuple(number for number in sorted(expected) if number not in answering)
     left, unknown = _left(begun, list(answering.values()))
     return StepProgress(tuple(left), away, behind, tuple(unknown))
@@ -88,14 +88,14 @@ def _left(begun: ClusterStage, brokers: Sequence[BrokerFacts]) -> tuple[list[int
     """Return the brokers that have not taken a step, and those of which it is unknown."""
     target = begun.target.magic
     if begun.step is ClusterStep.UPGRADE_BROKERS:
-        return [each.id for each in brokers if each.knows is None or each.knows.magic < target], []
+        return [broker.id for broker in brokers if broker.knows is None or broker.knows.magic < target], []
     if begun.step is ClusterStep.RAISE_PROTOCOL:
-        lacking = [each for each in brokers if each.lacks_protocol(begun.target)]
+        lacking = [broker for broker in brokers if broker.lacks_protocol(begun.target)]
         return [each.id for each in lacking if each.protocol is not None], [
             each.id for each in lacking if each.protocol is None
         ]
     if begun.step in (ClusterStep.JUDGE_CANARY, ClusterStep.SET_DEFAULT):
-        formats = {each.id: each.default_format for each in brokers}
+        formats = {broker.id: broker.default_format for broker in brokers}
         behind = [number for number, form in formats.items() if form is not None and form.magic < target]
         is_over = begun.step is ClusterStep.JUDGE_CANARY and len(behind) == len(formats)  # rolled back on all brokers
         return [] if is_over else behind, [number for number, form in formats.items() if form is None]

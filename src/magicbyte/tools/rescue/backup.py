@@ -141,7 +141,9 @@ def _refuse_two_clusters(same: Mapping[TopicPartition, list[PartitionDirectory]]
             if properties is not None and properties.cluster_id is not None:
                 clusters[directory.path] = properties.cluster_id
     for name, replicas in sorted(same.items()):
-        of = {clusters[each.log_directory]: each.path for each in replicas if each.log_directory in clusters}
+        of = {
+            clusters[replica.log_directory]: replica.path for replica in replicas if replica.log_directory in clusters
+        }
         if len(of) > 1:
             (one, path), (other, path_of_other), *_ = of.items()
             raise LogDirectoryError(
@@ -194,7 +196,7 @@ def _best(
     """Return the replica with the most sound bytes, then the fewest damaged ranges, and the others."""
     if len(replicas) == 1:
         return replicas[0], []
-    reports = [(salvage_partition(each, None, options), each) for each in replicas]
+    reports = [(salvage_partition(replica, None, options), replica) for replica in replicas]
     reports.sort(key=lambda pair: (-pair[0].bytes, len(pair[0].lost), pair[1].path))
     (best, taken), *others = reports
     return taken, [

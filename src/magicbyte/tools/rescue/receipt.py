@@ -110,7 +110,7 @@ class RescuedPartition:
         return {
             "partition": str(self.name),
             "source": self.source,
-            "replicas": [each._asdict() for each in self.replicas],
+            "replicas": [replica._asdict() for replica in self.replicas],
             "bytesIn": self.size,
             "bytesWhole": self.salvage.bytes,
             **self.whole.digest.to_json(),
