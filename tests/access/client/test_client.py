@@ -156,7 +156,7 @@ def test_records_from_an_offset_to_an_offset_are_those_and_no_others(
         assert found == list(range(start, min(end, 40))), (start, end)
 
 
-def test_closed_sets_are_the_bytes_of_the_log_and_those_behind_the_end_are_left_out() -> None:
+def test_closed_sets_are_the_bytes_of_the_log_without_those_beyond_the_end() -> None:
     log = batches(Codec.LZ4, Format.V2, 0, 10, 20, 30)
     broker = ScriptedBroker(versions=ANY_FORMAT)
     broker.answers[FETCH] = log.fetch
@@ -190,7 +190,7 @@ def test_reading_ahead_gives_the_same_sets_and_asks_for_the_next_while_the_calle
     assert left == 0
 
 
-def test_what_fails_ahead_is_told_behind_what_came_before_it() -> None:
+def test_an_error_of_a_read_ahead_is_raised_after_the_records_before_it() -> None:
     log = batches(Codec.NONE, Format.V2, 0, 5, 9)
     broker = ScriptedBroker(versions={FETCH: range(13)})
 
@@ -341,7 +341,7 @@ def test_a_request_that_wants_no_answer_waits_for_none() -> None:
 
     async def work(client: Client) -> list[Produced]:
         found = await send(client, "topic", 0, records(0, 3), ProduceOptions(acks=0))
-        await client.topics(["topic"])  # answered behind it on the same connection
+        await client.topics(["topic"])  # answered after it on the same connection
         return found
 
     assert run(broker, work) == [Produced(-1, -1, -1)]
@@ -607,7 +607,7 @@ def test_retries_are_counted_by_the_clock_and_spread_by_the_random_numbers_that_
     async def attempt() -> None:
         nonlocal attempts
         attempts += 1
-        raise NetworkError("127.0.0.1:1: nobody there")
+        raise NetworkError("127.0.0.1:1: no broker there")
 
     async def main() -> None:
         client = Client("127.0.0.1:1", retry_ms=3 * 3_600_000, backoff_ms=3_600_000, clock=Hours(), jitter=jitter)

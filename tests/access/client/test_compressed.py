@@ -65,7 +65,7 @@ def enriched_wrapper(count: int, keys: list[bytes | None], offsets: list[int]) -
     ("keys", "offsets", "honor", "non_keyed"),
     [([None, None], [0, 1], 1, 1), ([None, b"k"], [0, 1], 1, 0), ([None, None], [0, 7], 0, 1)],
 )
-def test_an_enriched_wrapper_is_told_what_is_in_it(
+def test_an_enriched_wrapper_gets_the_facts_of_its_messages(
     keys: list[bytes | None], offsets: list[int], honor: int, non_keyed: int
 ) -> None:
     _, made = as_produced(bytes(enriched_wrapper(2, keys, offsets).buffer), Dialect.ENRICHED)

@@ -160,7 +160,7 @@ def test_a_connection_whose_request_is_given_up_is_reset(how: str) -> None:
     run(work())
 
 
-def test_the_first_response_that_is_late_is_told_whatever_the_order_of_the_requests() -> None:
+def test_the_first_late_response_is_reported_whatever_the_order_of_the_requests() -> None:
     broker = ScriptedBroker()
     broker.answers[16] = lambda *_: b""
 
@@ -170,7 +170,7 @@ def test_the_first_response_that_is_late_is_told_whatever_the_order_of_the_reque
             patient = asyncio.create_task(connection.send(ListGroupsRequest(), timeout_ms=10_000))
             away = asyncio.create_task(connection.send(ListGroupsRequest(), timeout_ms=10))
             await asyncio.sleep(0)
-            away.cancel()  # whose response nobody misses
+            away.cancel()  # whose response no caller awaits
             with pytest.raises(NetworkError, match="no response to ListGroups within 60 ms"):
                 await connection.send(ListGroupsRequest(), timeout_ms=60)
             with pytest.raises(NetworkError, match="no response to ListGroups within 60 ms"):
@@ -248,7 +248,7 @@ def test_a_response_that_cannot_be_read_is_an_error_of_its_request_alone() -> No
     run(work())
 
 
-def test_nobody_at_home_is_an_error_that_names_the_address() -> None:
+def test_a_refused_connection_is_an_error_that_names_the_address() -> None:
     async def work() -> None:
         with pytest.raises(NetworkError, match=r"127\.0\.0\.1:1: ") as caught:
             await Connection.open("127.0.0.1", 1, client_id="test")

@@ -1,4 +1,4 @@
-"""The partition of a key beside that of two other clients, and beside Kafka's published hashes."""
+"""The partition of a key, compared with two other clients and with Kafka's published hashes."""
 
 import random
 

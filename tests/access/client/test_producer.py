@@ -1,4 +1,4 @@
-"""The producer of single records and the iterator over a topic, beside brokers of ours."""
+"""The producer of single records and the iterator over a topic, with our brokers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -159,7 +159,7 @@ def test_a_flush_that_is_cancelled_loses_no_records(broker: Broker) -> None:
     assert sorted(each.value or b"" for each in run(broker, work)) == [b"%d" % each for each in range(6)]
 
 
-def test_a_flush_ends_while_others_go_on_sending(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flush_ends_while_others_keep_sending(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[bytes | None] = []
 
     async def store(_client: Any, _topic: str, _partition: int, records: list[magicbyte.Record], _options: Any) -> None:
@@ -167,14 +167,14 @@ def test_a_flush_ends_while_others_go_on_sending(broker: Broker, monkeypatch: py
         stored.extend(each.value for each in records)
 
     async def work(client: magicbyte.Client) -> None:
-        async def go_on() -> None:
+        async def keep_sending() -> None:
             while True:
                 await producer.send("orders", b"other", partition=0)
                 await asyncio.sleep(0)
 
         async with client.producer(linger_ms=0) as producer:
             await producer.send("orders", b"first", partition=0)
-            others = asyncio.create_task(go_on())
+            others = asyncio.create_task(keep_sending())
             await asyncio.sleep(0.01)
             await producer.send("orders", b"last", partition=0)
             await producer.flush()

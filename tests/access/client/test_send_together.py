@@ -1,4 +1,4 @@
-"""Several partitions in one produce request: what is asked, and what is told of each."""
+"""Several partitions in one produce request: the request, and the result of each."""
 
 import asyncio
 from typing import Any
@@ -35,7 +35,7 @@ def answering(*topics: TopicProduceResponse) -> ScriptedBroker:
     return broker
 
 
-def test_each_partition_is_told_of_in_the_order_of_the_sets() -> None:
+def test_the_results_of_partitions_are_in_the_order_of_the_sets() -> None:
     refused = PartitionProduceResponse(index=0, error_code=6, base_offset=-1)
     broker = answering(
         TopicProduceResponse(

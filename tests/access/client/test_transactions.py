@@ -1,4 +1,4 @@
-"""A producer of ours in transactions, with a broker of ours: what readers of committed records get, whatever fails."""
+"""Our producer in transactions, with our broker: what readers of committed records get, whatever fails."""
 
 import asyncio
 import contextlib
@@ -84,7 +84,7 @@ def without_last(found: list[list[bytes | None]]) -> list[list[bytes | None]]:
 
 
 @on_a_loop
-async def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: Broker) -> None:
+async def test_committed_records_are_read_and_aborted_ones_are_not(broker: Broker) -> None:
     async with topic(broker, "both") as client:
         producer = await TransactionalProducer.begin(client, "both")
         for number, end in enumerate([producer.commit, producer.abort] * 2):
@@ -208,7 +208,7 @@ async def test_a_successor_fences_and_what_was_open_is_aborted(broker: Broker) -
 
 
 @on_a_loop
-async def test_a_fenced_producer_leaves_its_block_with_what_went_wrong_in_it(broker: Broker) -> None:
+async def test_a_fenced_producer_leaves_its_block_with_the_error_from_inside(broker: Broker) -> None:
     async with topic(broker, "left") as client:
         old = await TransactionalProducer.begin(client, "left")
 

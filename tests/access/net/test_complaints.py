@@ -56,7 +56,7 @@ def test_many_addresses_count_as_one(caplog: pytest.LogCaptureFixture) -> None:
     assert not lines._windows
 
 
-def test_lines_that_nobody_reads_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_below_the_log_level_are_not_counted(caplog: pytest.LogCaptureFixture) -> None:
     lines = Complaints(Time())
     with caplog.at_level(logging.WARNING):
         for _ in range(100):

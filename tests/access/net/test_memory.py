@@ -1,4 +1,4 @@
-"""The budget of bytes for requests and the work on them: who waits, for how long, and what is given back."""
+"""The budget of bytes for requests and the work on them: which wait, for how long, and how bytes are returned."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from magicbyte.access.net.memory import Budget
 from magicbyte.engine.errors import BusyError
 
 
-def test_work_waits_while_all_memory_is_in_use_and_one_part_of_it_always_goes_on() -> None:
+def test_work_waits_while_all_memory_is_in_use_and_one_part_of_it_always_proceeds() -> None:
     async def work() -> None:
         budget, order = Budget(100), list[str]()
         await budget.take(120)
@@ -71,7 +71,7 @@ def test_a_wait_that_is_cancelled_in_the_moment_of_its_turn_gives_back_what_it_g
     asyncio.run(work())
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_no_request_waits() -> None:
     async def work() -> None:
         budget = Budget(-1)
         for _ in range(5):

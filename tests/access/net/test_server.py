@@ -1,4 +1,4 @@
-"""A server of frames: order, limits, peers that break the rules, and what nobody else notices of them."""
+"""A server of frames: order, limits, peers that break the rules, without an effect on others."""
 
 import asyncio
 import logging
@@ -153,7 +153,9 @@ def test_a_peer_that_vanishes_inside_a_frame_gives_its_memory_back() -> None:
     run(work())
 
 
-def test_a_fault_of_ours_ends_one_connection_and_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_in_a_handler_ends_one_connection_and_is_logged_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def broken(_: memoryview) -> Answer:
         raise ZeroDivisionError("ours")
 
@@ -169,7 +171,7 @@ def test_a_fault_of_ours_ends_one_connection_and_is_logged_with_its_traceback(ca
     assert "ZeroDivisionError: ours" in caplog.text
 
 
-def test_a_connection_beyond_the_limit_is_closed_and_those_that_are_there_go_on() -> None:
+def test_a_connection_beyond_the_limit_is_closed_and_existing_ones_continue() -> None:
     async def work() -> None:
         async with serving(limits=PeerLimits(connections=1)) as (_, port):
             first = await SocketStream.connect("127.0.0.1", port)

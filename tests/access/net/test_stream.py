@@ -131,7 +131,7 @@ def test_one_task_reads_while_another_writes() -> None:
     asyncio.run(run())
 
 
-def test_bytes_that_came_while_nobody_read_are_there_for_the_next_read() -> None:
+def test_bytes_received_between_reads_are_kept_for_the_next_read() -> None:
     async def run() -> None:
         async with pair() as (here, there):
             reading = asyncio.create_task(there.read(10))
@@ -199,7 +199,7 @@ def test_bytes_that_were_received_before_the_close_are_not_read_after_it() -> No
     asyncio.run(run())
 
 
-def test_closing_wakes_whoever_reads_or_writes_and_may_be_done_twice() -> None:
+def test_closing_wakes_readers_and_writers_and_may_be_done_twice() -> None:
     async def run() -> None:
         async with pair() as (here, _):
             waiting = [asyncio.create_task(here.read(1)), asyncio.create_task(here.write([BYTES]))]

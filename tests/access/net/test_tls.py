@@ -74,7 +74,7 @@ class Bytes:
         return self.data[position : position + length]
 
 
-def test_what_is_written_in_any_sizes_comes_out_the_same(tmp_path: Path) -> None:
+def test_writes_of_any_sizes_arrive_unchanged(tmp_path: Path) -> None:
     async def work() -> None:
         server, client = await secured(tmp_path)
         draw = random.Random(5)
@@ -139,7 +139,7 @@ def test_a_client_refuses_a_certificate_of_another_host_and_one_that_has_expired
 
 
 @pytest.mark.parametrize("first", [b"\0\0\0\x12\0\x12", b"GET / HTTP/1.1\r\n"])
-def test_plain_bytes_at_a_tls_listener_are_told_as_such_in_one_line(tmp_path: Path, first: bytes) -> None:
+def test_plain_bytes_at_a_tls_listener_are_reported_as_such_in_one_line(tmp_path: Path, first: bytes) -> None:
     async def work() -> None:
         taken, made = await connected()
         await made.write([first])
@@ -176,7 +176,7 @@ def test_bytes_that_are_no_record_end_the_handshake(tmp_path: Path) -> None:
     run(work())
 
 
-def test_a_client_that_refuses_a_certificate_without_an_alert_is_told_as_such(tmp_path: Path) -> None:
+def test_a_client_that_refuses_a_certificate_without_an_alert_is_reported_as_such(tmp_path: Path) -> None:
     """Kafka 2.8.2 on Java 17 sends its first message again, of which six bytes are overwritten."""
     change = b"\x14\x03\x03\x00\x01\x01"
 

@@ -104,7 +104,7 @@ def test_a_file_to_trust_that_is_none_is_named(tmp_path: Path, content: str | No
         (200, b'{"access_token":"' + b"a" * (1 << 18) + b'"}', "expected a bearer token"),
     ],
 )
-def test_answers_without_a_token_are_told_without_secrets(status: int, body: bytes, says: str) -> None:
+def test_answers_without_a_token_are_reported_without_secrets(status: int, body: bytes, says: str) -> None:
     with endpoint(status, body) as url, pytest.raises(MagicbyteError, match=says) as refused:
         run(fetch_token(TokenEndpoint(url, "me", SECRET)))
     assert SECRET not in str(refused.value)
@@ -116,7 +116,7 @@ def test_a_redirection_is_not_followed() -> None:
     assert [path for path, _, _ in ASKED] == ["/token"]
 
 
-def test_nobody_at_the_address_is_a_fault_of_the_network() -> None:
+def test_a_refused_connection_is_a_fault_of_the_network() -> None:
     with socket.socket() as nobody:  # which does not listen, and keeps the port from others
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/token"

@@ -39,7 +39,7 @@ def test_rules_that_are_none_are_refused(rules: str) -> None:
         MappingRules.parse(rules)
 
 
-def test_a_name_that_no_rule_is_for_is_nobody() -> None:
+def test_a_name_without_a_matching_rule_is_refused() -> None:
     with pytest.raises(SecurityError, match="no rule"):
         MappingRules.parse("RULE:CN=x/y/").user_of(DUKE)
 

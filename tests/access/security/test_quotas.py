@@ -89,7 +89,7 @@ def test_what_a_real_broker_answered_is_computed() -> None:
     assert meter.record("u", 15_075, 1000, 84) == 20_066
 
 
-def test_who_stays_within_the_quota_is_never_held_back_and_who_pauses_begins_anew() -> None:
+def test_a_client_within_its_quota_is_never_throttled_and_one_that_pauses_starts_afresh() -> None:
     """Kafka's ClientQuotaManagerTest: 400 B/s for 10 s, a burst, silence."""
     meter = QuotaMeter[str](11, 1000)
     assert [meter.record("c", 400, 500, second * 1000) for second in range(10)] == [0] * 10
@@ -112,14 +112,14 @@ def test_what_is_taken_back_does_not_count() -> None:
     assert meter.most_at_once(1000) == 10_000
 
 
-def test_80_time_of_requests_holds_nobody_back_for_longer_than_a_sample() -> None:
+def test_80_time_of_requests_throttles_no_client_for_longer_than_a_sample() -> None:
     assert QuotaMeter[str](11, 1000, 1000).record("c", 50, 0.01, 0) == 1000
 
 
 @pytest.mark.parametrize(
     ("limit", "wait_ms"), [(0, quotas.LONGEST_MS), (1e-320, quotas.LONGEST_MS), (-1, 0), (float("nan"), 0)]
 )
-def test_a_quota_of_nothing_stops_its_client_and_one_below_holds_nobody_back(limit: float, wait_ms: int) -> None:
+def test_a_quota_of_zero_stops_its_client_and_a_negative_one_throttles_none(limit: float, wait_ms: int) -> None:
     assert QuotaMeter[str](11, 1000).record("c", 10, limit, 0) == wait_ms
 
 
@@ -154,7 +154,7 @@ def test_connections_wait_for_the_rate_of_their_listener_or_broker_and_those_bet
     assert [rates.arrived("BETWEEN", "10.0.0.1", 0).wait_ms for _ in range(99)] == [0] * 99
 
 
-def test_a_connection_that_is_refused_counts_for_nobody() -> None:
+def test_a_refused_connection_is_not_counted() -> None:
     rates = ConnectionRates(11, 1000)
     rates.of_broker, rates.of_addresses["10.0.0.1"] = 10, 0
     for _ in range(1000):

@@ -121,7 +121,7 @@ def test_a_cut_payload_is_corrupt_wherever_it_is_cut(name: str, magic: str, code
     ends = xerial_block_ends(data) if kind is Codec.SNAPPY else set()
     block_ends = {end + more for end in ends for more in range(4)}  # Java's reader ignores the start of a length
     for size in range(len(data)):
-        if size in block_ends:  # a xerial stream has no end mark: whoever counts the records notices
+        if size in block_ends:  # a xerial stream has no end mark: only the count of records shows the loss
             shorter = decompress(kind, data[:size], limit=1 << 20)
             assert len(shorter) < len(plain)
             assert plain[: len(shorter)] == shorter
@@ -161,7 +161,7 @@ def test_what_we_write_begins_like_kafkas_own() -> None:
     assert compress(Codec.ZSTD, V2_PLAIN).startswith(bytes.fromhex("28b52ffd"))
 
 
-def test_stored_blocks_of_ours_are_byte_for_byte_kafkas() -> None:
+def test_our_stored_blocks_are_byte_for_byte_kafkas() -> None:
     assert compress(Codec.LZ4, V2_PLAIN) == bytes.fromhex(VECTORS["v2 lz4"][2])
 
 

@@ -70,7 +70,7 @@ def unlz4(data: bytes, header: Lz4Header = Lz4Header.CORRECT) -> memoryview:
 
 
 @pytest.mark.parametrize(("flags", "block_max", "size", "correct", "broken"), HEADERS)
-def test_the_measured_header_checksums_are_told_apart(
+def test_the_measured_header_checksums_are_distinguished(
     flags: int, block_max: int, size: int | None, correct: int, broken: int
 ) -> None:
     start = header_of(flags, block_max, size)[:-1]
@@ -182,7 +182,7 @@ def test_what_kafka_or_the_format_forbids_is_refused_by_name(message: str) -> No
         unlz4(REFUSED[message])
 
 
-def test_the_library_never_sees_a_size_in_front_of_a_block() -> None:
+def test_the_library_never_sees_the_size_field_before_a_block() -> None:
     block = lz4.block.compress(PLAIN[:5000], store_size=True)
     with pytest.raises(CorruptRecordError):
         unlz4(header_of(0x60, 0x40) + struct.pack("<I", len(block)) + block + bytes(4))

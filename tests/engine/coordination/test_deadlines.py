@@ -16,7 +16,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-def test_what_is_due_comes_out_once_and_the_earliest_first(steps: list[tuple[str, int, int]]) -> None:
+def test_due_deadlines_are_returned_once_and_the_earliest_first(steps: list[tuple[str, int, int]]) -> None:
     deadlines, expected = Deadlines[int](), dict[int, int]()
     for what, key, time in steps:
         if what == "set":

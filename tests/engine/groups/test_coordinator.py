@@ -108,7 +108,7 @@ def test_the_protocol_that_most_like_best_is_taken_of_those_that_all_know(world:
     assert {each.answer.protocol_name for each in asked} == {"c"}
 
 
-def test_a_group_that_is_full_takes_nobody_else() -> None:
+def test_a_full_group_accepts_no_further_member() -> None:
     world = World(GroupConfig(initial_rebalance_delay_ms=0, max_size=2))
     _, members = world.stable(2)
     assert world.join(version=3).answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -129,7 +129,7 @@ def test_the_first_rebalance_waits_for_more_members_as_long_as_they_keep_coming(
     assert [len(each.answer.members) for each in asked] == [3, 0, 0]
 
 
-def test_the_first_rebalance_ends_when_nobody_came_during_the_delay() -> None:
+def test_the_first_rebalance_ends_when_no_member_joined_during_the_delay() -> None:
     world = World(GroupConfig(initial_rebalance_delay_ms=3000))
     asked = world.join(version=3)
     world.later(2999)
@@ -138,7 +138,7 @@ def test_the_first_rebalance_ends_when_nobody_came_during_the_delay() -> None:
     assert asked.answer.generation_id == 1
 
 
-def test_who_joins_a_generation_again_without_change_is_told_it_again(world: World) -> None:
+def test_a_member_that_rejoins_a_generation_unchanged_gets_the_same_answer(world: World) -> None:
     member = world.join(version=3).answer.member_id
     again = world.join(member, version=3).answer
     assert (again.generation_id, [each.member_id for each in again.members]) == (1, [member])
@@ -204,7 +204,7 @@ def test_a_rebalance_that_all_have_left_takes_new_members(world: World) -> None:
     assert world.group().state is GroupState.PREPARING_REBALANCE
     waiting = world.join(version=3, protocols={"other": b""})
     assert waiting.answer is None
-    world.later(1)  # nobody is left whose rebalance timeout would count
+    world.later(1)  # no member remains whose rebalance timeout would count
     assert (waiting.answer.protocol_name, waiting.answer.generation_id) == ("other", 2)
 
 
@@ -219,7 +219,7 @@ def test_a_member_that_asks_twice_gets_an_answer_to_both(world: World) -> None:
 # ---- the assignment
 
 
-def test_everybody_gets_the_leaders_assignment_when_it_is_stored(world: World) -> None:
+def test_every_member_gets_the_leaders_assignment_when_it_is_stored(world: World) -> None:
     leader = world.join(version=3).answer.member_id
     waiting = world.join(version=3)
     world.join(leader, version=3)
@@ -413,7 +413,7 @@ def test_a_static_member_is_waited_for_as_long_as_its_session(world: World) -> N
     assert world.group().members.static == {}
 
 
-def test_a_static_leader_that_does_not_come_is_not_the_leader_any_more(world: World) -> None:
+def test_a_static_leader_that_does_not_rejoin_loses_the_leadership(world: World) -> None:
     leader = world.join(instance="i", session=60_000, rebalance=10_000).answer.member_id
     world.sync(leader, 1, {}, group_instance_id="i")
     waiting = world.join(version=5, instance="j", session=60_000, rebalance=10_000)
@@ -462,7 +462,7 @@ def test_brokers_of_a_release_can_read_all_that_is_stored_for_them(release: tupl
 # ---- offsets
 
 
-def test_whoever_assigns_partitions_to_itself_commits_to_a_group_without_members(world: World) -> None:
+def test_a_consumer_that_assigns_its_own_partitions_commits_to_a_group_without_members(world: World) -> None:
     answer = world.commit(7).answer
     assert answer.topics[0].partitions[0].error_code == 0
     assert world.committed(*PLACES) == [(7, 0), (-1, 0), (-1, 0)]
@@ -562,7 +562,7 @@ def test_offsets_expire_when_the_group_has_been_empty_long_enough(world: World) 
         if world.date_ms - START >= 7 * DAY_MS:
             break
     world.perform(world.coordinator.expire(world.date_ms))
-    assert world.committed(*PLACES) == [(7, 0), (7, 0), (-1, 0)]  # nobody reads u any more
+    assert world.committed(*PLACES) == [(7, 0), (7, 0), (-1, 0)]  # no member reads u now
     world.leave((member, None))
     world.later(7 * DAY_MS - 1)
     world.perform(world.coordinator.expire(world.date_ms))
@@ -602,7 +602,7 @@ def delete_offsets(world: World, *places: tuple[str, int]) -> tuple[int, list[in
     return answer.error_code, [each.error_code for topic in answer.topics for each in topic.partitions]
 
 
-def test_offsets_are_deleted_of_topics_that_nobody_reads(world: World) -> None:
+def test_offsets_of_topics_without_subscribers_are_deleted(world: World) -> None:
     assert delete_offsets(world, ("t", 0)) == (ErrorCode.GROUP_ID_NOT_FOUND, [])
     generation, (member,) = world.stable(1, protocols={"range": SUBSCRIBES_T})
     for place in PLACES:
@@ -707,7 +707,7 @@ def test_requests_during_loading_get_the_codes_that_make_clients_wait(world: Wor
     assert world.join(member).answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_who_waits_is_told_when_the_broker_lets_the_group_go(world: World) -> None:
+def test_waiting_members_are_answered_when_the_broker_resigns_the_group(world: World) -> None:
     world.stable(1)
     waiting = world.join(version=3)
     world.perform(world.coordinator.resign(world.group().partition))
@@ -716,7 +716,7 @@ def test_who_waits_is_told_when_the_broker_lets_the_group_go(world: World) -> No
     world.later(DAY_MS)
 
 
-def test_a_coordinator_that_stops_answers_everybody(world: World) -> None:
+def test_a_stopping_coordinator_answers_all_waiting_members(world: World) -> None:
     world.stable(1)
     waiting = world.join(version=3)
     world.perform(world.coordinator.close())
@@ -739,7 +739,7 @@ def test_a_group_survives_a_restart_with_its_members_and_offsets(world: World) -
 # ---- what members send, in bytes
 
 
-def test_beyond_the_bytes_of_all_groups_nobody_joins_and_those_that_are_there_go_on() -> None:
+def test_beyond_the_bytes_of_all_groups_joins_are_refused_and_existing_members_continue() -> None:
     world = World(GroupConfig(initial_rebalance_delay_ms=0, metadata_max_bytes=10_000))
     large = {"range": bytes(3000)}
     ids = [world.join(version=3, group=f"g{at}", protocols=large).answer.member_id for at in range(2)]
@@ -786,7 +786,7 @@ def test_of_a_group_that_was_let_go_while_it_was_stored_nothing_is_counted(code:
     assert (world.coordinator.usage.used, group.state) == (0, GroupState.DEAD)
 
 
-def test_ids_that_nobody_comes_back_with_are_counted_too() -> None:
+def test_member_ids_that_never_rejoin_are_counted_too() -> None:
     world = World(GroupConfig(initial_rebalance_delay_ms=0, metadata_max_bytes=20_000))
     codes = [world.join(group=f"g{at}").answer.error_code for at in range(100)]
     assert set(codes) == {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.GROUP_MAX_SIZE_REACHED}

@@ -1,4 +1,4 @@
-"""What is read from `__consumer_offsets`: real brokers' logs, transactions that end or do not, damage."""
+"""Loading `__consumer_offsets`: logs of real brokers, ended and open transactions, damage."""
 
 import base64
 from collections.abc import Sequence
@@ -116,7 +116,7 @@ def test_keys_of_both_versions_mean_the_same_offset() -> None:
     assert place(loaded(batch(0, [(old, offset(1)[1]), (offset(0)[0], None)]))) is None
 
 
-def test_a_log_is_read_in_pieces_and_the_last_offset_is_told() -> None:
+def test_a_log_is_read_in_pieces_and_the_last_offset_is_returned() -> None:
     parts = [batch(0, [offset(1), offset(2)]), batch(5, [offset(3)], PRODUCER), marker(6, ControlType.COMMIT)]
     loading = Loading()
     assert [loading.read(memoryview(part)) for part in parts] == [1, 5, 6]

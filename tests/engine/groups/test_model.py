@@ -52,7 +52,7 @@ class Consumers(RuleBasedStateMachine):
 
     @rule(config=st.sampled_from(CONFIGS))
     def the_broker_is_started_again(self, config: GroupConfig) -> None:
-        """Appends that it did not get to are lost, and so are the answers that somebody waits for."""
+        """Appends that it did not get to are lost, and so are the pending answers."""
         self.world.held.clear()
         self.world.config = config
         self.world.start()
@@ -62,7 +62,7 @@ class Consumers(RuleBasedStateMachine):
             each.waits_to_join = each.waits_for_assignment = None
 
     @rule(target=members, instance=st.sampled_from((None, None, "i", "j")), version=st.integers(0, 9))
-    def somebody_comes(self, instance: str | None, version: int) -> object:
+    def a_member_joins(self, instance: str | None, version: int) -> object:
         if len([each for each in self.all if not each.gone]) >= 6:
             return multiple()
         for each in self.all:  # of an instance there is one: the one before has crashed
@@ -72,33 +72,33 @@ class Consumers(RuleBasedStateMachine):
         return member
 
     @rule(member=members)
-    def somebody_goes_on(self, member: Member) -> None:
+    def a_member_continues(self, member: Member) -> None:
         if not member.gone:
-            self.go_on(member)
+            self.advance(member)
 
     @rule()
-    def everybody_goes_on(self) -> None:
+    def all_members_continue(self) -> None:
         for each in [each for each in self.all if not each.gone]:
-            self.go_on(each)
+            self.advance(each)
 
     @rule(member=members, protocols=st.sampled_from(PROTOCOLS))
-    def somebody_wants_other_work(self, member: Member, protocols: dict[str, bytes]) -> None:
+    def a_member_changes_its_subscription(self, member: Member, protocols: dict[str, bytes]) -> None:
         member.protocols = protocols
         if not member.gone and member.waits_to_join is None:
             self.join(member)
 
     @rule(member=members)
-    def somebody_crashes(self, member: Member) -> None:
+    def a_member_crashes(self, member: Member) -> None:
         member.gone = True
 
     @rule(member=members)
-    def somebody_leaves(self, member: Member) -> None:
+    def a_member_leaves(self, member: Member) -> None:
         if not member.gone and member.id and member.waits_to_join is None:
             self.world.leave((member.id, member.instance))
             member.gone = True
 
     @rule(member=members, offset=st.integers(0, 100))
-    def somebody_commits(self, member: Member, offset: int) -> None:
+    def a_member_commits(self, member: Member, offset: int) -> None:
         if member.gone or self.world.holds or self.world.append_code:
             return
         asked = self.world.commit(offset, member.id, member.generation, instance=member.instance)
@@ -133,7 +133,7 @@ class Consumers(RuleBasedStateMachine):
             rebalance=REBALANCE_MS,
         )
 
-    def go_on(self, member: Member) -> None:
+    def advance(self, member: Member) -> None:
         if member.waits_to_join is not None:
             self.hear_of_join(member)
         elif member.waits_for_assignment is not None:
@@ -239,7 +239,7 @@ class Consumers(RuleBasedStateMachine):
             assert coordinator.usage.used == found
 
     @invariant()
-    def offsets_are_what_was_committed_last(self) -> None:
+    def offsets_are_those_of_the_last_commit(self) -> None:
         if not self.world.holds and not self.world.append_code:
             assert self.world.committed(("t", 0)) == [(self.committed, 0)]
 
@@ -248,7 +248,7 @@ class Consumers(RuleBasedStateMachine):
         self.world.append_code = ErrorCode.NONE
         self.appends_take_long(holds=False)
         for _ in range(60):
-            self.everybody_goes_on()
+            self.all_members_continue()
             self.world.later(500)
         left = [each for each in self.all if not each.gone]
         assert all(each.assignment is not None for each in left)

@@ -35,7 +35,7 @@ def other_broker(world: World) -> World:
     return other
 
 
-def test_a_group_goes_on_at_the_next_coordinator_and_after_that_at_the_first_one(world: World) -> None:
+def test_a_group_continues_at_the_next_coordinator_and_then_at_the_first_one(world: World) -> None:
     generation, (leader, follower) = world.stable(2)
     world.commit(7, leader, generation)
     partition = move_away(world)
@@ -53,7 +53,9 @@ def test_a_group_goes_on_at_the_next_coordinator_and_after_that_at_the_first_one
     assert world.beat(follower, generation) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_waits_to_join_or_for_an_assignment_hears_of_the_move_and_no_timer_is_left(world: World) -> None:
+def test_members_that_wait_for_a_join_or_an_assignment_are_answered_at_a_move_and_no_timer_remains(
+    world: World,
+) -> None:
     first = world.join(version=3).answer
     joining = world.join(version=3)  # the first one has to join again
     syncing = World(world.config)
@@ -121,7 +123,7 @@ def test_a_later_election_overtakes_a_load(world: World) -> None:
 def test_a_commit_that_is_being_stored_at_a_move_is_refused_and_overwrites_no_later_one(
     world: World, comes_back: bool
 ) -> None:
-    """It may have been appended: then the log says so, to whoever leads next."""
+    """It may have been appended: then the next leader finds it in the log."""
     world.holds = True
     committing = world.commit(7)
     partition = move_away(world)
@@ -143,7 +145,7 @@ def test_a_commit_that_is_being_stored_at_a_move_is_refused_and_overwrites_no_la
 
 
 @pytest.mark.parametrize("comes_back", [False, True])
-def test_an_assignment_that_is_being_stored_at_a_move_is_given_to_nobody(world: World, comes_back: bool) -> None:
+def test_an_assignment_that_is_being_stored_at_a_move_reaches_no_member(world: World, comes_back: bool) -> None:
     joined = world.join(version=3).answer
     world.holds = True
     syncing = world.sync(joined.member_id, joined.generation_id, {joined.member_id: b"all"}, version=2)
@@ -162,7 +164,7 @@ def test_an_assignment_that_is_being_stored_at_a_move_is_given_to_nobody(world: 
         assert (world.coordinator.groups, world.coordinator.usage.used) == ({}, 0)
 
 
-def test_an_instance_that_came_back_at_a_move_is_told_to_look_for_the_coordinator(world: World) -> None:
+def test_an_instance_that_returned_at_a_move_gets_not_coordinator(world: World) -> None:
     joined = world.join(version=5, instance="i").answer
     world.sync(joined.member_id, joined.generation_id, {joined.member_id: b"all"}, group_instance_id="i")
     world.holds = True

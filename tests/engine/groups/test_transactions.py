@@ -1,4 +1,4 @@
-"""Offsets of transactions: pending until the marker, then committed or gone, and what readers are told meanwhile.
+"""Offsets of transactions: pending until the marker, then committed or gone, and what readers get meanwhile.
 
 Numbers are those of the checks in spec/transactions.md.
 """
@@ -55,7 +55,7 @@ def test_offsets_that_are_being_appended_are_unstable_already(world: World) -> N
     assert world.committed(A) == [(-1, 0)]
 
 
-def test_65_what_was_committed_later_without_a_transaction_stays(world: World) -> None:
+def test_65_a_later_commit_without_a_transaction_stays(world: World) -> None:
     world.commit_in_transaction(7)
     world.commit(8)
     assert world.committed(A, stable=True) == [UNSTABLE]
@@ -78,7 +78,7 @@ def test_67_after_an_abort_the_old_offset_counts(world: World) -> None:
 
 
 @pytest.mark.parametrize(("first", "then", "left"), [(1, 2, 20), (2, 1, 20)])
-def test_of_two_producers_the_one_that_wrote_last_counts_whoever_ends_first(
+def test_of_two_producers_the_later_write_counts_in_whatever_order_they_end(
     first: int, then: int, left: int, world: World
 ) -> None:
     world.commit_in_transaction(10, 1)
@@ -133,7 +133,7 @@ def test_62_63_a_consumer_that_says_who_it_is_has_to_be_a_member_of_the_generati
     assert commit(member, generation) == ErrorCode.NONE
 
 
-def test_a_consumer_is_told_why_offsets_are_not_taken(world: World) -> None:
+def test_a_consumer_gets_the_reason_why_offsets_are_refused(world: World) -> None:
     assert code(world.commit_in_transaction(1, group="")) == ErrorCode.INVALID_GROUP_ID
     assert code(world.commit_in_transaction(1, place=("t", 4))) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert code(world.commit_in_transaction(1, metadata="m" * 5000)) == ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -146,7 +146,7 @@ def test_a_consumer_is_told_why_offsets_are_not_taken(world: World) -> None:
     assert found == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
-def test_pending_offsets_keep_a_group_and_go_with_what_is_deleted(world: World) -> None:
+def test_pending_offsets_keep_a_group_and_are_deleted_with_their_partition(world: World) -> None:
     world.commit_in_transaction(7)
     world.perform(world.coordinator.expire(world.date_ms + 1))
     partitions = [OffsetDeleteRequestPartition(partition_index=0)]

@@ -75,7 +75,7 @@ def test_an_assignment_that_does_not_come_is_given_up_after_the_rebalance_timeou
     assert world.beat(first.member_id, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_id_that_nobody_uses_is_forgotten_after_its_session(turned_ms: int) -> None:
+def test_an_unused_member_id_is_forgotten_after_its_session(turned_ms: int) -> None:
     world = World()
     world.join(session=10_000)
     world.date_ms += turned_ms
@@ -94,7 +94,7 @@ def test_members_that_were_loaded_have_a_whole_session_to_be_heard_of(turned_ms:
     assert world.beat(member, generation) == ErrorCode.NONE
 
 
-def test_what_is_stored_has_dates_and_what_is_waited_for_has_none(turned_ms: int) -> None:
+def test_stored_records_have_dates_and_deadlines_have_none(turned_ms: int) -> None:
     world = World()
     generation, (member,) = world.stable(1)
     world.date_ms += turned_ms

@@ -162,7 +162,7 @@ class World:
             self.append(self.held.pop(0))
 
     def later(self, ms: int) -> None:
-        """Let time go on, and do what is due at its time."""
+        """Advance the clock, and run due actions at their times."""
         end = self.monotonic_ms + ms
         while (due := self.coordinator.next_ms()) is not None and due <= end:
             self._pass(max(due - self.monotonic_ms, 0))

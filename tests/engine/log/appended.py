@@ -59,6 +59,6 @@ def indexes_of(
 
 
 def is_plain(log: bytes) -> bool:
-    """Whether there are uncompressed messages of magic 0 or 1: those of one append are not told apart."""
+    """Whether there are uncompressed messages of magic 0 or 1: those of one append cannot be distinguished."""
     table = scan(memoryview(log))
     return bool(((np.asarray(table.magic) < 2) & (np.asarray(table.count) >= 0)).any())

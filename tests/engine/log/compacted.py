@@ -128,7 +128,7 @@ class Cleaned:
         """What could be compacted."""
         return select(self.log, checkpoint, CompactionConfig(**config), now_ms)
 
-    # ---- what is there
+    # ---- the contents of a log
 
     @property
     def data(self) -> bytes:

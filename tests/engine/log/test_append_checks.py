@@ -188,7 +188,7 @@ def test_20_a_timestamp_one_millisecond_out_of_bounds() -> None:
 
 
 @pytest.mark.parametrize("kind", [CREATE_TIME, APPEND_TIME])
-def test_21_to_26_and_29_to_31_offsets_go_on_from_the_end_of_the_log(kind: TimestampType) -> None:
+def test_21_to_26_and_29_to_31_offsets_continue_from_the_end_of_the_log(kind: TimestampType) -> None:
     for magic in (0, 1, 2):
         for codec in (NONE, GZIP):
             for stored in (V0, V1, V2):
@@ -257,7 +257,7 @@ def test_41_and_42_only_another_codec_rebuilds() -> None:
     assert append(quick, 3, codec=LZ4).rebuilt
 
 
-def test_45_and_46_stray_bytes_go_and_offsets_of_plain_messages_are_given_anew() -> None:
+def test_45_and_46_stray_bytes_are_dropped_and_offsets_of_plain_messages_are_reassigned() -> None:
     data = messages(1, offsets=(0, 2))
     assert [record.offset for columns in decode(memoryview(data)) for record in columns] == [0, 2]
     done = append(data + b"\0\0", format=V1)
@@ -359,7 +359,7 @@ def test_55_a_count_that_is_not_that_of_the_records_is_illegal(count: int, codec
     assert refusal(spoilt, 8).code is ErrorCode.INVALID_RECORD
 
 
-def test_56_sequences_go_on_with_0_behind_the_largest_and_back_again() -> None:
+def test_56_sequences_wrap_from_the_largest_to_0() -> None:
     largest = (1 << 31) - 1
     data = batch(NONE, AROUND, producer_id=7, producer_epoch=0, base_sequence=largest)
     done = append(data, 3)
@@ -485,7 +485,7 @@ def test_12_to_16_of_the_validator_are_refused_or_differ_as_documented() -> None
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_follower_takes_bytes_as_they_are_and_offsets_that_go_on() -> None:
+def test_a_follower_stores_bytes_unchanged_if_their_offsets_are_consecutive() -> None:
     log = mixed(GZIP)
     taken = prepare_unchanged(memoryview(log + log[:30]), LATEST_RULES, next_offset=0)
     assert bytes(taken) == log

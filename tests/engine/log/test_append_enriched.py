@@ -104,7 +104,7 @@ def test_a_mirrored_wrapper_whose_offsets_count_ends_where_its_last_message_is()
     assert (taken.first_offset, taken.last_offset) == (100, 107)
 
 
-def test_offsets_inside_that_do_not_go_on_are_not_honored_any_more() -> None:
+def test_inner_offsets_that_are_not_consecutive_are_no_longer_honored() -> None:
     done = append(wrapper_of(0, 2))
     (entry,) = stored(done)
     assert (entry.tags[Tag.HONOR_SHIP], done.last_offset, done.rebuilt) == (0, 101, False)
@@ -263,7 +263,7 @@ def test_several_wrappers_stay_each_for_itself_unless_the_topic_wants_another_co
     assert {record.timestamp for record in read(done)} == {CLOCK}
 
 
-def test_what_is_sent_in_kafkas_formats_gets_the_time_of_the_append() -> None:
+def test_messages_in_kafkas_formats_get_the_append_time() -> None:
     for magic in (0, 1, 2):
         for codec in (Codec.NONE, Codec.GZIP):
             done = append(kafka_set(magic, codec, TWO), dialect=Dialect.KAFKA)
@@ -302,7 +302,7 @@ def test_a_cut_message_at_the_end_is_dropped_and_a_wrong_checksum_refused() -> N
         assert refusal(data, max_message_bytes=20) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_clock_in_milliseconds_is_kept_where_records_are_written_anew() -> None:
+def test_millisecond_timestamps_are_kept_when_records_are_encoded_again() -> None:
     assert NOW % 1000 == 0
     done = prepare(memoryview(kafka_set(1, Codec.NONE)), AppendRules(format=Format.ENRICHED), next_offset=0, now_ms=NOW,
                    leader_epoch=0)  # fmt: skip

@@ -17,7 +17,7 @@ from wire_reader import UnreadableError, payloads, produce_request, unpacked
 
 PAGE = Path(__file__).parents[3] / "docs/internals/append.md"
 REFERENCES = {"0.11.0.3": range(3), "2.8.2": range(3, 9)}
-BEFORE_THE_LOG = ("acks-2-*", "unknown-partition-*")  # answered by whoever has the request
+BEFORE_THE_LOG = ("acks-2-*", "unknown-partition-*")  # answered by the handler of the request
 
 
 class Difference(NamedTuple):

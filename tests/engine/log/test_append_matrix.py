@@ -130,7 +130,7 @@ def check_in_place(done: RecordSet, data: bytes, dialect: Dialect) -> None:
 
 
 def check_records(done: RecordSet, rules: AppendRules, produced: Format) -> None:
-    """Offsets go on, keys and values stay, timestamps are those of the topic's type."""
+    """Offsets are consecutive, keys and values stay, timestamps are those of the topic's type."""
     stored = rules.format
     found = [record for columns in decode(memoryview(bytes(done)), dialect=stored.dialect) for record in columns]
     assert [record.offset for record in found] == [100, 101, 102]

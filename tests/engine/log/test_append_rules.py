@@ -456,7 +456,7 @@ def test_plain_records_while_a_transaction_of_the_producer_is_open_are_refused()
     assert producers.check(later) is None
 
 
-def test_five_batches_are_remembered_and_sequences_begin_again_after_the_last_number() -> None:
+def test_five_batches_are_remembered_and_sequences_wrap_after_the_last_number() -> None:
     producers, sequence = ProducerChecks(), (1 << 31) - 6
     appends = []
     for index in range(6):
@@ -577,6 +577,6 @@ def test_an_input_of_two_records_is_not_changed_by_what_becomes_of_it() -> None:
                 assert data == before
 
 
-def test_the_timestamp_of_a_wrapper_is_not_looked_at_where_its_messages_say_their_own() -> None:
+def test_the_timestamp_of_a_wrapper_is_ignored_if_its_messages_have_their_own() -> None:
     done = append(Case(wrapped(1, Codec.GZIP, messages(1), timestamp=5), to(1)), 2)
     assert V1_TIMESTAMP.read(memoryview(bytes(done))) == NOW == done.max_timestamp

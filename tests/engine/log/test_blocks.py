@@ -76,9 +76,7 @@ def test_blocks_have_the_entries_of_one_walk(monkeypatch: pytest.MonkeyPatch, th
 
 
 @pytest.mark.parametrize("known", [0, 1])
-def test_a_buffer_in_use_is_given_to_nobody_when_other_threads_try_the_rest(
-    monkeypatch: pytest.MonkeyPatch, known: int
-) -> None:
+def test_a_buffer_in_use_is_given_to_no_other_thread(monkeypatch: pytest.MonkeyPatch, known: int) -> None:
     class Contended(deque[bytearray]):
         """Says that there is one more than there is: another thread has it just now."""
 
@@ -103,7 +101,9 @@ def test_a_buffer_in_use_is_given_to_nobody_when_other_threads_try_the_rest(
 
 @pytest.mark.parametrize("slack", [0, 20, 300])
 @pytest.mark.parametrize("room", [0, 500])
-def test_entries_that_go_on_behind_a_block_come_whole(monkeypatch: pytest.MonkeyPatch, slack: int, room: int) -> None:
+def test_entries_that_continue_after_a_block_are_returned_whole(
+    monkeypatch: pytest.MonkeyPatch, slack: int, room: int
+) -> None:
     monkeypatch.setattr(reader.Window, "SLACK", min(slack, room))
     monkeypatch.setattr(reader.Window, "ROOM", room)
     for path in SEGMENTS[::3]:
@@ -134,7 +134,7 @@ def damaged(path: Path, damage: str) -> bytes:
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("damage", ["cut", "zeros", "size", "magic", "too large"])
-def test_damage_is_told_as_one_walk_tells_it(
+def test_damage_is_reported_as_by_a_single_walk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, threads: int, damage: str
 ) -> None:
     for number, path in enumerate(SEGMENTS[::4]):
@@ -213,7 +213,7 @@ def test_blocks_of_a_segment_do_not_wait_for_those_of_the_one_before(tmp_path: P
     found: list[Block] = []
     taker = threading.Thread(target=lambda: found.extend(blocks_of(SegmentReader(partition), 2)), daemon=True)
     taker.start()
-    taker.join(60)  # nobody walks them
+    taker.join(60)  # no other thread reads them
     assert len(found) == 3
     files = [weakref.ref(block.file) for block in found]
     assert all(block.walk() for block in found)

@@ -22,7 +22,7 @@ PIECE = 8192  # that headers are walked in
 
 
 class CountedFile(LocalWritableFile):
-    """A file that counts what is read of logs, in `counts`."""
+    """A file that counts the bytes read from logs, in `counts`."""
 
     counts: list[int]
 

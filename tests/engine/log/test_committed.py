@@ -23,7 +23,7 @@ PRODUCERS, SEGMENTS = 4, 3
 
 
 class Ledger(NamedTuple):
-    """A log, as the bytes of its segments by base offset, and the offsets of what is committed in it."""
+    """A log, as the bytes of its segments by base offset, and the offsets of its committed records."""
 
     segments: dict[int, list[bytes]]
     committed: list[int]

@@ -1,4 +1,4 @@
-"""What a segment does to the transactions in front of it: told by itself, it is what one walk over the log finds."""
+"""A segment's effect on transactions before it, found from the segment alone, equals that of a walk over the log."""
 
 import random
 

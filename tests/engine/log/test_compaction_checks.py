@@ -174,7 +174,7 @@ def test_12_aborted_data_goes_at_once_and_its_marker_later() -> None:
     assert log.offsets() == [4, 5]
 
 
-def test_13_empty_batches_keep_their_markers_and_go_when_their_producer_goes_on() -> None:
+def test_13_empty_batches_keep_their_markers_and_are_removed_when_their_producer_writes_again() -> None:
     log = Cleaned()
     log.append([2, 3], producer=1, transactional=True)
     log.append([2, 3], producer=2, transactional=True)
@@ -255,7 +255,7 @@ def test_17_the_clock_and_no_timestamp_decides_when_a_tombstone_goes() -> None:
     assert log.offsets() == [2, 3]
 
 
-def test_18_wrappers_of_magic_1_with_messages_of_magic_0_are_read_and_written_anew() -> None:
+def test_18_wrappers_of_magic_1_with_messages_of_magic_0_are_read_and_encoded_again() -> None:
     log = Cleaned()
     for first, keys in ((25, (0, 1, 0, 1)), (50, (3, 4))):
         records = [(offset, str(key).encode()) for offset, key in enumerate(keys, first)]
@@ -283,7 +283,7 @@ def test_19_and_20_a_record_larger_than_every_buffer_is_compacted() -> None:
     assert log.offsets() == [1, 2]
 
 
-def test_21_a_size_that_leads_behind_the_end_is_damage_and_changes_nothing() -> None:
+def test_21_a_size_beyond_the_end_is_damage_and_changes_nothing() -> None:
     log = Cleaned()
     log.append([1])
     log.append([1])
@@ -297,7 +297,7 @@ def test_21_a_size_that_leads_behind_the_end_is_damage_and_changes_nothing() -> 
 
 
 @pytest.mark.parametrize("at", [21, 66])
-def test_damage_in_the_part_that_the_map_is_made_of_is_told_with_its_file_and_place(at: int) -> None:
+def test_damage_in_the_dirty_part_is_reported_with_file_and_position(at: int) -> None:
     """Attributes, or a byte of the records, of the second set."""
     log = Cleaned()
     for _ in range(2):
@@ -389,7 +389,7 @@ def test_26_holes_do_not_hold_the_dirty_offset_back() -> None:
     assert log.clean().end_offset == 11
 
 
-def test_27_clean_and_cleanable_bytes_are_told_apart_by_segments() -> None:
+def test_27_clean_and_cleanable_bytes_are_counted_by_whole_segments() -> None:
     log = Cleaned()
     for key in range(6):
         log.append([key], producer=1, transactional=key == 4)

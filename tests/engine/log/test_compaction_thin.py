@@ -1,4 +1,4 @@
-"""Batches that lose records without being decoded: what is left is what decoding and encoding them would leave."""
+"""Batches that lose records without being decoded: the rest equals that of decoding and encoding."""
 
 import random
 from typing import Any
@@ -69,7 +69,7 @@ def sealed(entry: bytearray) -> bytes:
 
 
 def compacted(data: bytes, form: str) -> tuple[list[Piece], Dropped]:
-    """What is left of some batches whose keys are all in the map."""
+    """The rest of some batches whose keys are all in the map."""
     with kernels(form):
         end = 1 << 20
         offsets = OffsetMap(
@@ -105,7 +105,7 @@ def refuse(*_: object) -> None:
     raise AssertionError("a batch is decoded")
 
 
-def test_what_is_left_is_what_decoding_and_encoding_would_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rest_of_a_batch_equals_that_of_decoding_and_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(1)
     data = b"".join(batch(rng, 200 * at) for at in range(300))
     expected, counts = compacted(data, "plain")
@@ -148,7 +148,7 @@ def test_unusual_frames_and_records_that_do_not_end_with_theirs_take_the_usual_p
 
 
 @pytest.mark.parametrize("end", [0, 1])
-def test_offsets_that_nobody_spoke_of_and_lost_batches_are_left_out(end: int) -> None:
+def test_unlisted_offsets_and_lost_batches_are_left_out(end: int) -> None:
     rng = random.Random(4)
     data = batch(rng, 100) + batch(rng, 300)
     gone = np.zeros(150, np.uint8)

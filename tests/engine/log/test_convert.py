@@ -308,7 +308,7 @@ def test_zstd_needs_another_codec_below_v2(source: Path, tmp_path: Path) -> None
     assert sum(each.sound for each in done) == 5
 
 
-def test_a_partition_that_differs_from_its_source_is_told_and_not_shut_down_cleanly(
+def test_a_partition_that_differs_from_its_source_is_reported_and_gets_no_clean_shutdown_file(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lying(*arguments: Any, **named: Any) -> Iterator[memoryview]:
@@ -579,7 +579,7 @@ def test_a_killed_process_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
     assert tree(out) == tree(tmp_path / "whole")
 
 
-def test_ctrl_c_says_how_far_it_came_and_a_rerun_goes_on(larger: Path, tmp_path: Path) -> None:
+def test_ctrl_c_reports_the_progress_and_a_rerun_continues(larger: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     process = subprocess.Popen(command(larger, out), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (out / "orders-0").exists():
@@ -613,7 +613,7 @@ def test_a_disk_that_takes_no_more_leaves_the_source_and_what_was_finished(
     assert tree(out) == tree(tmp_path / "whole")
 
 
-# ---- going on, or not
+# ---- continuing, or not
 
 
 def test_a_finished_conversion_is_not_written_again(source: Path, tmp_path: Path) -> None:
@@ -766,7 +766,7 @@ def test_a_source_may_be_anywhere_that_fsspec_knows(source: Path, tmp_path: Path
     assert tree(tmp_path / "remote") == tree(tmp_path / "local")
 
 
-def test_progress_is_told_all_bytes_of_the_source_once_and_once_more_to_verify(source: Path, tmp_path: Path) -> None:
+def test_progress_counts_all_bytes_of_the_source_once_and_again_to_verify(source: Path, tmp_path: Path) -> None:
     told: list[int] = []
     options = ConvertOptions(Format.V2, Codec.NONE, verify=True, progress=told.append)
     size = sum(each.report.bytes_in for each in run(source, tmp_path / "out", options))

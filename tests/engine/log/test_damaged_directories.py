@@ -53,7 +53,7 @@ SILENT = {
     *((name, damage) for name in ("last.snapshot", "leader-epoch-checkpoint", "partition.metadata")
       for damage in ("missing", "empty")),
 } - {("last.snapshot", "empty"), ("partition.metadata", "empty")}  # fmt: skip
-UNTOLD_AFTER_A_KILL = {  # such a log is walked and its indexes are made anew in any case
+UNTOLD_AFTER_A_KILL = {  # such a log is recovered and its indexes are rebuilt in any case
     *(("last.index", each.__name__) for each in DAMAGES),
     *(("last.timeindex", each.__name__) for each in DAMAGES),
     *((name, "missing") for name in TOP_FILES),
@@ -204,7 +204,7 @@ def test_a_log_start_that_no_log_reaches_deletes_nothing_of_a_closed_log(tmp_pat
     assert whole(path) == before
 
 
-def test_what_lies_in_front_of_the_start_of_a_killed_log_is_kept_aside(tmp_path: Path) -> None:
+def test_segments_before_the_start_of_a_killed_log_are_quarantined(tmp_path: Path) -> None:
     path = made(tmp_path / "logs", closed=False)
     (path / "log-start-offset-checkpoint").write_text("0\n1\nbad 0 999999\n")
     before = whole(path)
@@ -215,11 +215,11 @@ def test_what_lies_in_front_of_the_start_of_a_killed_log_is_kept_aside(tmp_path:
 
 
 @pytest.mark.parametrize("value", [-1, 1 << 20])
-def test_an_index_position_that_no_log_has_is_made_anew_and_named(tmp_path: Path, value: int) -> None:
+def test_an_impossible_index_position_causes_a_rebuild_and_is_named(tmp_path: Path, value: int) -> None:
     path = made(tmp_path / "logs", closed=True)
     index = the_file(path, "first.index")
     content = bytearray(index.read_bytes())
-    content[-8:-4] = (1 << 30).to_bytes(4, "big")  # an offset that lies in the next segment: nobody believes it
+    content[-8:-4] = (1 << 30).to_bytes(4, "big")  # an offset of the next segment: it is not believed
     content[-4:] = value.to_bytes(4, "big", signed=True)
     index.write_bytes(content)
     logs = opened(path)
@@ -251,7 +251,7 @@ def test_a_position_in_the_middle_of_an_index_that_is_wrong_is_passed_over_and_n
     logs.close()
 
 
-def test_a_file_of_an_offset_that_no_log_has_is_left_as_it_is_with_one_line(tmp_path: Path) -> None:
+def test_a_file_of_an_impossible_offset_is_left_unchanged_with_one_line(tmp_path: Path) -> None:
     path = made(tmp_path / "logs", closed=True)
     far = path / str(BAD) / f"{10**20 - 1}.log"
     far.write_bytes(b"mine")
@@ -300,7 +300,7 @@ def test_the_quorums_own_log_is_no_partition_that_is_offline(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", STRANGE)
 @pytest.mark.parametrize("filled", [True, False], ids=["with files", "empty"])
-def test_a_folder_of_no_partition_is_left_as_it_is_with_one_line(tmp_path: Path, name: str, filled: bool) -> None:
+def test_a_folder_of_no_partition_is_left_unchanged_with_one_line(tmp_path: Path, name: str, filled: bool) -> None:
     path = made(tmp_path / "logs", closed=True)
     (path / name).mkdir()
     if filled:
@@ -330,7 +330,7 @@ def test_a_name_of_a_partition_that_is_no_folder_is_one_offline_partition(tmp_pa
     logs.close()
 
 
-def test_what_came_while_the_directory_was_open_takes_nothing_else_offline(tmp_path: Path) -> None:
+def test_files_added_while_the_directory_was_open_take_no_partition_offline(tmp_path: Path) -> None:
     logs = opened(made(tmp_path / "logs", closed=True))
     (tmp_path / "logs" / "foo-0").write_bytes(b"mine")
     for _ in range(2):
@@ -370,7 +370,7 @@ def test_a_folder_that_is_being_deleted_and_holds_more_than_a_log_stays_with_tha
     logs.close()
 
 
-def test_damage_in_front_of_the_recovery_point_is_no_torn_end(tmp_path: Path) -> None:
+def test_damage_before_the_recovery_point_is_no_torn_end(tmp_path: Path) -> None:
     path = made(tmp_path / "logs", closed=False)
     garbled(the_file(path, "first.log"))
     before = whole(path)
@@ -419,7 +419,7 @@ def test_a_file_that_may_not_be_opened_is_one_offline_partition(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("damage", [garbled, *DAMAGES[5:7]])
-def test_a_damaged_dialect_is_one_offline_partition_that_nobody_guesses_about(tmp_path: Path, damage: Damage) -> None:
+def test_a_damaged_dialect_file_takes_one_partition_offline_and_is_not_guessed(tmp_path: Path, damage: Damage) -> None:
     path = made(tmp_path / "logs", closed=True)
     damage(path / str(BAD) / "message.dialect")
     logs = started(path)

@@ -1,4 +1,4 @@
-"""One bit of a closed log's index files, changed: no record is hidden, lost or moved by it, and the file is made anew.
+"""One bit of a closed log's index files, changed: no record is hidden, lost or moved by it, and the file is rebuilt.
 
 An index is derived from its log, so it proves a loss only if it can be true (`Segment.names_more_than_there_is`).
 """
@@ -194,7 +194,7 @@ def test_an_index_that_names_what_its_log_lost_is_still_evidence(
         ),
     ],
 )
-def test_an_offset_index_that_cannot_be_true_is_made_anew(logs: dict[str, Made], memory: Path, entries: bytes) -> None:
+def test_an_impossible_offset_index_is_rebuilt(logs: dict[str, Made], memory: Path, entries: bytes) -> None:
     made = logs["v2"]
     path = memory / "log-0"
     shutil.copytree(made.folder, path)

@@ -338,7 +338,7 @@ def test_records_below_the_log_start_offset_do_not_count(logs: Logs) -> None:
     assert [(each.what, each.first_offset, each.last_offset) for each in diff(a, b)] == [(What.ONLY_IN_B, 30, 34)]
 
 
-def test_damage_is_told_and_with_leave_passed_over(logs: Logs) -> None:
+def test_damage_is_reported_and_skipped_if_allowed(logs: Logs) -> None:
     batches = [entries(RECORDS[at : at + 10]) for at in range(0, 100, 10)]
     damaged = bytearray(b"".join(batches))
     damaged[sum(map(len, batches[:5])) - 1] ^= 1

@@ -58,7 +58,7 @@ def limits_for(records: list[Record]) -> Iterator[RecordFilter]:
         for number, case in enumerate(CASES[::4])
     ],
 )
-def test_what_stays_is_what_was_wanted_and_the_log_is_sound(case: golden_data.Case, tmp_path: Path) -> None:
+def test_the_filtered_log_has_the_wanted_records_and_is_sound(case: golden_data.Case, tmp_path: Path) -> None:
     (source,) = discover([str(case.partition_dir())])
     before = records_of(source)
     for number, wanted in enumerate(limits_for(before)):

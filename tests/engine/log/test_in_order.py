@@ -1,4 +1,4 @@
-"""Threads that work ahead: in order, damage behind what comes before it, and not far ahead with large results."""
+"""Threads that work ahead: in order, damage after the results before it, and not far ahead with large results."""
 
 from collections.abc import Iterator
 

@@ -216,7 +216,7 @@ def appends_behind(log: bytes, base_offset: int, files: dict[str, bytes], rules:
     """Rows that began an append, in a way that explains the index files of the broker; None if no way does.
 
     An append that was indexed begins at the entry's position. From 2.0 on it ends with the entry's offset, before that
-    in front of a message that would have made the largest timestamp larger than the time index knows it then.
+    before a message that would have raised the largest timestamp above the one in the time index.
     """
     table = scan(memoryview(log))
     index = OffsetIndex.parse(files[".index"], base_offset)

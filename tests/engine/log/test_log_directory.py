@@ -174,7 +174,7 @@ def test_a_folder_that_was_to_be_deleted_is_not_opened_and_long_names_are_cut(tm
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_failing_disk_takes_its_directory_offline_and_others_go_on(number: int) -> None:
+def test_a_failing_disk_takes_its_directory_offline_and_others_continue(number: int) -> None:
     disks = [SimulatedDisk(1), SimulatedDisk(2)]
     first, second = (open_logs(disk, "/logs") for disk in disks)
     for directory in (first, second):
@@ -301,7 +301,7 @@ def test_what_lies_in_quarantine_is_counted_and_not_looked_into(tmp_path: Path) 
     directory.close()
 
 
-def test_the_quorums_own_log_is_nobody_elses(tmp_path: Path) -> None:
+def test_the_quorums_own_log_is_no_partition(tmp_path: Path) -> None:
     (tmp_path / "__cluster_metadata-0").mkdir()
     directory = open_logs(FILES, tmp_path)
     assert directory.logs == {}

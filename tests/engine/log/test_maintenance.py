@@ -153,7 +153,7 @@ def test_a_damaged_log_becomes_as_small_as_its_sound_twin_but_for_the_damaged_se
     while worker.step(LOTS, Moment.fixed(NOW)).action is not Action.NOTHING:
         pass
     left, twin = (log.size for log in logs)
-    assert left - twin == damaged.size  # before, a log with damage was left as it was
+    assert left - twin == damaged.size  # before, a log with damage was not compacted
     assert written > 20 * left
 
 
@@ -192,7 +192,7 @@ def test_damage_in_a_header_that_selection_or_retention_reads_ends_neither_for_o
     assert world.directory.cleaner_offsets[A] == 12
 
 
-def test_damage_in_another_file_leaves_the_partition_alone_and_is_told_once() -> None:
+def test_damage_in_another_file_leaves_the_partition_unchanged_and_is_reported_once() -> None:
     world = World()
     damaged = next(each for each in world.directory[A].segments if each.base_offset == 3)
     damaged.indexes.append_aborted(AbortedTransaction(9, 7, 3, 4, 5))  # of an unknown version
@@ -208,7 +208,7 @@ def test_damage_in_another_file_leaves_the_partition_alone_and_is_told_once() ->
     assert world.directory.cleaner_offsets == {A: 0, B: 7}
 
 
-def test_a_paused_log_is_left_as_it_is_and_a_truncated_one_is_dirty_from_its_end() -> None:
+def test_a_paused_log_is_unchanged_and_a_truncated_one_is_dirty_from_its_end() -> None:
     world = World()
     worker = world.maintenance()
     worker.step(1, Moment.fixed(NOW))

@@ -74,7 +74,7 @@ CASES = {
     "by age, of a segment that ends by age": ({"retention_ms": 300_000, "segment_ms": 200_000}, True),
     "by size": ({"retention_bytes": 40_000, "segment_bytes": 10_000}, True),
     "by whichever is first": ({"retention_ms": 900_000, "retention_bytes": 20_000, "segment_bytes": 10_000}, True),
-    "by age, with nobody writing": ({"retention_ms": 600_000, "segment_bytes": 10_000}, False),
+    "by age, without a writer": ({"retention_ms": 600_000, "segment_bytes": 10_000}, False),
 }
 
 
@@ -104,7 +104,7 @@ def test_the_old_format_leaves_when_it_was_said_to(case: str, old: Format, new: 
     world.log.close()
 
 
-def test_what_has_left_or_never_leaves_is_told(tmp_path: Path) -> None:
+def test_formats_that_have_left_or_never_leave_are_reported(tmp_path: Path) -> None:
     world = World(tmp_path / "topic-0", V1, retention_ms=1000)
     world.append()
     facts = segment_facts(world.partition())
@@ -114,7 +114,7 @@ def test_what_has_left_or_never_leaves_is_told(tmp_path: Path) -> None:
     world.log.close()
 
 
-def test_formats_and_codecs_of_a_segment_are_told_from_its_headers(tmp_path: Path) -> None:
+def test_formats_and_codecs_of_a_segment_are_read_from_its_headers(tmp_path: Path) -> None:
     folder = tmp_path / "topic-0"
     folder.mkdir()
     rows = [Record(at, START + at, 0, b"key", b"value") for at in range(SET)]

@@ -165,7 +165,7 @@ def test_a_converted_log_knows_nothing_of_the_old_cluster_and_has_its_records(
     check_accepted(tmp_path / "new", clean=False)
 
 
-def test_a_salvaged_log_whose_commit_marker_is_lost_holds_nobody_back(tmp_path: Path) -> None:
+def test_a_salvaged_log_whose_commit_marker_is_lost_blocks_no_reader(tmp_path: Path) -> None:
     old = Old(tmp_path / "old")
     old.batch(IDEMPOTENT)
     old.batch(LOST, transactional=True)

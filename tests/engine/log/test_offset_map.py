@@ -40,7 +40,7 @@ def test_it_knows_what_a_dictionary_knows(compiled: bool) -> None:
 
 
 @FORMS
-def test_a_full_map_ends_in_front_of_the_next_key(compiled: bool) -> None:
+def test_a_full_map_ends_before_the_next_key(compiled: bool) -> None:
     found = offset_map(100, compiled=compiled, dedupe_bytes=24 * 4)
     records = [Record(10 + at, -1, 0, b"%d" % (at % 3), b"v") for at in range(20)]
     assert found.limit == 3

@@ -134,14 +134,14 @@ def test_a_disk_that_fails_inside_a_request_is_one_line_with_directory_file_and_
 # ---- none left
 
 
-def test_without_a_descriptor_nothing_is_changed_and_with_one_again_all_goes_on() -> None:
+def test_without_a_descriptor_nothing_is_changed_and_with_one_all_operations_continue() -> None:
     disk = SimulatedDisk()
     directory = open_logs(disk)
     for key in KEYS[:2]:
         fill(directory.create(key, monotonic_ms=NOW), 3, NOW)
     before = {key: content(directory[key]) for key in KEYS[:2]}
     directory.files.shrink(100)
-    disk.most_descriptors = 0  # whatever is closed goes to somebody else
+    disk.most_descriptors = 0  # a closed descriptor goes to another user at once
     directory.files.close()
     for change in (
         lambda: fill(directory[KEYS[0]], 1, NOW),
@@ -262,7 +262,7 @@ def test_a_slice_can_be_read_though_its_file_was_closed_for_another() -> None:
     assert disk.descriptors == before - 1
 
 
-# ---- a writer and whoever closes meanwhile
+# ---- a writer and a concurrent close
 
 
 class Meanwhile(SimulatedDisk):
@@ -289,7 +289,7 @@ def test_a_file_is_not_closed_while_it_is_written() -> None:
     assert (file.is_open, file.is_dirty) == (True, True)
 
 
-def test_what_is_written_while_a_file_is_synced_to_be_closed_is_synced_later() -> None:
+def test_writes_during_the_sync_before_a_close_are_synced_later() -> None:
     disk = Meanwhile()
     files = OpenFiles(disk, Health("/"), limit=9)
     file = files.create("/log")

@@ -52,7 +52,7 @@ def content(log: PartitionLog) -> bytes:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_segment_of_too_many_offsets_is_parted_in_front_of_each_that_is_too_far(clean: bool) -> None:
+def test_a_segment_of_too_many_offsets_is_split_before_each_that_is_too_far(clean: bool) -> None:
     disk = a_disk(batches(OFFSETS), index=b"", timeindex=b"")
     log = opened(disk, clean=clean)
     assert bases(log) == [0, FAR + 5, 2 * FAR + 9]

@@ -524,7 +524,7 @@ def test_what_is_cut_off_a_preallocated_file_is_copied_once_and_sparsely(folder:
         return [cut.removed for cut in log.loaded.cuts]
 
     assert torn(b"torn" + bytes(100_000) + b"write") == [room - SIZE]
-    torn(b"torn" + bytes(100_000) + b"write")  # as after a crash in front of the cut
+    torn(b"torn" + bytes(100_000) + b"write")  # as after a crash before the cut
     torn(b"another")
     kept = sorted(quarantine.iterdir())
     assert [each.name for each in kept] == [f"orders-0.{0:020}.{SIZE}.2.bytes", f"orders-0.{0:020}.{SIZE}.bytes"]
@@ -863,7 +863,7 @@ def test_a_full_disk_takes_the_log_offline_and_nothing_is_acknowledged() -> None
         assert again.log_end_offset >= 3
 
 
-def test_a_failing_sync_acknowledges_nobody() -> None:
+def test_a_failing_sync_acknowledges_no_append() -> None:
     disk = SimulatedDisk(1)
     log = open_log("/orders-0", disk)
     group: GroupCommit[str] = GroupCommit()

@@ -1,4 +1,4 @@
-"""Logs of real brokers, appended batch by batch to a log of ours, or opened as a killed broker left them."""
+"""Logs of real brokers, appended batch by batch to one of our logs, or opened as a killed broker had left them."""
 
 import shutil
 from pathlib import Path

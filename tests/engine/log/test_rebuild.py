@@ -1,4 +1,4 @@
-"""Rebuilt index files and snapshots beside those that brokers left: what counts as the same, and what is told."""
+"""Rebuilt index files and snapshots beside those that brokers left: what counts as the same, and what is reported."""
 
 import itertools
 import random
@@ -149,7 +149,7 @@ def test_producers_that_the_broker_forgot_make_no_difference_unless_a_transactio
     assert found == {"none": FileState.SAME, "closed": FileState.SAME, "open": FileState.DIFFERENT}
 
 
-def test_segments_in_front_of_damage_are_given_before_the_error() -> None:
+def test_segments_before_damage_are_returned_before_the_error() -> None:
     case = log_case("2.8.2/crash-tear.crashed")
     segments = rebuild(partition_of(case), rules_of(case))
     assert next(segments).segment.base_offset == 0
@@ -188,14 +188,14 @@ def test_a_sound_index_is_no_longer_called_sound_with_a_wrong_entry(case: Case, 
             for at in range(size - 1, len(content), size):  # the last byte of each entry: of its position or offset
                 wrong = bytearray(content)
                 wrong[at] += 1 if suffix == ".index" else 2
-                if suffix == ".timeindex":  # a timestamp that the entries in front of the offset exceed
+                if suffix == ".timeindex":  # a timestamp that the entries before the offset exceed
                     wrong[at - 11 : at - 3] = bytes(8)
                 (path / name).write_bytes(wrong)
                 assert states(path, rules_of(case))[name] is FileState.DIFFERENT
             (path / name).write_bytes(content)
 
 
-def test_the_index_of_the_enriched_dialect_is_made_anew(tmp_path: Path) -> None:
+def test_the_index_of_the_enriched_dialect_is_rebuilt(tmp_path: Path) -> None:
     log = b"".join(build_enriched_message(at, None, bytes(100), seconds=at) for at in range(100))
     with PartitionWriter(tmp_path / "t-0", dialect=Dialect.ENRICHED) as writer:
         writer.append(log)
@@ -206,7 +206,7 @@ def test_the_index_of_the_enriched_dialect_is_made_anew(tmp_path: Path) -> None:
     assert states(tmp_path / "t-0", LATEST_RULES) == {name: FileState.MISSING}
 
 
-def test_whatever_changes_in_a_folder_is_told_and_nothing_else_happens(tmp_path: Path) -> None:
+def test_each_change_of_a_folder_is_reported_and_there_is_no_other(tmp_path: Path) -> None:
     rng, case = random.Random(20261121), log_case("2.8.2/txn-zstd")
     told: set[FileState] = set()
     damage = []

@@ -16,7 +16,7 @@ from magicbyte.engine.records.entry import entries
 from magicbyte.engine.records.message import MessageView, build_message
 from magicbyte.engine.sentinels import NO_TIMESTAMP
 
-BEFORE = (NO_TIMESTAMP, 0)  # the largest timestamp in front of a set, and its offset
+BEFORE = (NO_TIMESTAMP, 0)  # the largest timestamp before a set, and its offset
 NOW = 1_700_000_000_000
 
 

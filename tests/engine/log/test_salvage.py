@@ -274,7 +274,7 @@ def test_an_enriched_wrapper_that_cannot_be_opened_is_left_out(tmp_path):
     assert (done.folder / f"{0:020}.log").read_bytes() == b"".join([*messages, last])
 
 
-# What nobody can tell: two logs that became the same bytes. docs/internals/salvage.md says which of them salvage takes.
+# An ambiguous case: two logs that became the same bytes. docs/internals/salvage.md says which of them salvage takes.
 INSIDE = damaged_logs.batch(RNG, 5, Codec.LZ4, None, 30)  # with the offsets of BATCHES[6]
 HOLDER = damaged_logs.batch(RNG, 1, Codec.NONE, lambda: RNG.randbytes(300) + INSIDE + RNG.randbytes(300), 30)
 WRONG_CRC = overwrite(HOLDER, 17, b"\0\0\0\0")
@@ -284,7 +284,7 @@ BEFORE, BEHIND = b"".join(BATCHES[:6]), b"".join(BATCHES[7:])
 def test_an_entry_in_a_record_whose_lengths_add_up_is_its_content_though_its_offsets_are_missing():
     at = HOLDER.index(INSIDE)
     # One log had HOLDER there, and its checksum was overwritten. The other one had INSIDE between two other entries,
-    # and these were overwritten by what was in front of it and behind it in the first.
+    # and these were overwritten by the bytes before and after it in the first.
     other = [WRONG_CRC[:at], INSIDE, WRONG_CRC[at + len(INSIDE) :]]
     assert b"".join(other) == WRONG_CRC
     plan, found = taken(BEFORE + WRONG_CRC + BEHIND)
@@ -301,7 +301,7 @@ def test_content_whose_record_begins_nowhere_and_whose_offsets_are_missing_just_
     assert plan.aside == []
 
 
-def test_content_with_high_offsets_is_taken_back_when_the_log_goes_on_behind_it():
+def test_content_with_high_offsets_is_withdrawn_when_the_log_continues_after_it():
     high = [damaged_logs.batch(RNG, 5, Codec.LZ4, None, 1000 + 5 * at) for at in range(2)]
     junk = bytes(RNG.randbytes(200))
     content = b"".join([*BATCHES[:3], junk, *high, *BATCHES[4:]])
@@ -321,7 +321,7 @@ def test_entries_that_fill_a_hole_come_back_from_between_damage():
     assert plan.aside == []
 
 
-def test_two_entries_with_the_same_offsets_are_told_apart_by_where_they_lie():
+def test_two_entries_with_the_same_offsets_are_distinguished_by_their_positions():
     wandered = overwrite(BATCHES[2], 0, struct.pack(">Q", 30))  # its offset changed into that of BATCHES[6]
     content = b"".join(
         [

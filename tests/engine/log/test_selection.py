@@ -1,4 +1,4 @@
-"""Which entries of what was read may hold selected records."""
+"""Which entries of a block may hold selected records."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -211,7 +211,7 @@ def test_any_history_is_read_alike_with_and_without_its_transaction_indexes(fold
     assert {each: aborted_transactions(log, *each) for each in bounds} == needed
     log.mend_transaction_indexes()
     assert {each: aborted_transactions(log, *each) for each in bounds} == needed
-    write_history(log, seed + 100)  # the producers go on
+    write_history(log, seed + 100)  # the producers write further batches
     log.close()
     assert serious(folder) == []
 

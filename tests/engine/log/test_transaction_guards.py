@@ -96,7 +96,7 @@ def test_an_unknown_producer_begins_with_sequence_0_where_partitions_join() -> N
     written(checks, batch(3, producer_id=P + 1), checks.guard(P + 1, 0, 3, joins=False))
 
 
-def test_an_old_epoch_is_told_before_the_guard_and_a_newer_one_is_not_open() -> None:
+def test_an_old_epoch_is_refused_before_the_guard_and_a_newer_one_is_not_open() -> None:
     checks = ProducerChecks()
     written(checks, batch(0, 1), checks.guard(P, 1, 0, joins=False))
     old, newer = checks.guard(P, 0, 1, joins=False), checks.guard(P, 2, 0, joins=False)

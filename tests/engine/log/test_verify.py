@@ -296,7 +296,7 @@ def test_an_enriched_log_is_sound_whatever_it_ends_in(depth: Depth, wrapped: int
     assert (found.what, found.offsets) == ("end of the log", (end, end))
 
 
-def test_what_is_lost_behind_an_enriched_wrapper_begins_behind_its_last_message(tmp_path: Path):
+def test_a_loss_after_an_enriched_wrapper_begins_after_its_last_message(tmp_path: Path):
     damaged = bytearray(enriched(7, wrapped=2))
     damaged[-1] ^= 1
     content = enriched(0, wrapped=7) + damaged + enriched(9, wrapped=2)

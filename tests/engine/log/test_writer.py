@@ -27,7 +27,7 @@ def names(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("case", [case for case in log_cases() if case.state in ("clean shutdown", "before")], ids=str)
-def test_a_log_of_a_broker_written_anew_has_the_same_files_with_the_same_bytes(case: Case, tmp_path: Path) -> None:
+def test_a_rewritten_log_of_a_broker_has_the_same_files_with_the_same_bytes(case: Case, tmp_path: Path) -> None:
     files = case.partition_files()
     metadata = files.get(checkpoints.PARTITION_METADATA)
     topic_id = None if metadata is None else checkpoints.parse_partition_metadata(metadata).topic_id

@@ -24,7 +24,7 @@ SOURCES = {"orders": log_case("3.9.1/idempotent-gzip"), "paid": log_case("2.8.2/
 
 
 class Killed(BaseException):
-    """Stands for the end of the process: nobody handles it."""
+    """Stands for the end of the process: no code handles it."""
 
 
 def write(out: Path) -> None:

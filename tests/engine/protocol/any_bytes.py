@@ -16,7 +16,7 @@ def check_any_bytes(codec: Codec, version: int, data: bytes) -> bool:
     """Return whether `data` is a message of that version.
 
     Fails by any exception but a ProtocolError, unless the interpreter of schemas says the same of the bytes, and unless
-    what was read is written as the interpreter writes it and is then read again.
+    the message is written as the interpreter writes it and read again.
     """
     expected, message, refusal = interpreted(codec, version, data), None, ""
     try:

@@ -320,7 +320,7 @@ def test_a_struct_with_unknown_tags_among_many_alike_keeps_them(odd: int) -> Non
 
 
 @pytest.mark.parametrize("version", [0, 12])
-def test_every_cut_of_many_structs_is_told(version: int) -> None:
+def test_every_cut_of_many_structs_is_reported(version: int) -> None:
     topic = MetadataResponseTopic(name="t", partitions=partitions(*[(2, 2, 0)] * 6))
     data = MetadataResponse(topics=[topic]).encode(version)
     for end in range(len(data)):

@@ -101,12 +101,12 @@ def test_the_header_of_a_later_version_can_be_read() -> None:
 @pytest.mark.parametrize(
     "frame", [b"", b"\x00\x03\x00", b"\x00\x03\x00\x00\x00", b"\x00\x03\x00\x01\x00\x00\x00\x07\x00\x09me"]
 )
-def test_a_header_that_is_cut_off_is_told(frame: bytes) -> None:
+def test_a_truncated_header_is_reported(frame: bytes) -> None:
     with pytest.raises(ProtocolError):
         read_request(frame)
 
 
-def test_an_api_that_there_is_not_is_told() -> None:
+def test_an_unknown_api_is_reported() -> None:
     with pytest.raises(UnsupportedVersionError, match="API 9999"):
         read_request(struct.pack(">hhih", 9999, 0, 7, -1))
 

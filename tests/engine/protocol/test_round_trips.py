@@ -1,4 +1,4 @@
-"""What is written is read back, whatever the values: as the schemas are, and with random encodings of the integers."""
+"""Messages read back as written, for any values: as the schemas are, and with random encodings of the integers."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Control messages of the enriched dialect, which no command of ours writes."""
+"""Control messages of the enriched dialect, which none of our commands writes."""
 
 import struct
 

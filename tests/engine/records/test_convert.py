@@ -1,4 +1,4 @@
-"""Conversion between all formats: what must be kept is kept, what is lost is counted, what is damaged is said."""
+"""Conversion between all formats: kept fields, counted losses, reported damage."""
 
 import contextlib
 from collections.abc import Callable
@@ -375,7 +375,7 @@ def test_offsets_further_apart_than_an_int32_are_refused_in_a_wrapper_and_cut_in
 @pytest.mark.parametrize("codec", [Codec.NONE, SNAPPY])
 @pytest.mark.parametrize("target", list(Format))
 @pytest.mark.parametrize("form", FORMS)
-def test_damage_is_said_with_its_position_after_everything_in_front_of_it_was_given(
+def test_damage_is_reported_with_its_position_after_all_data_before_it(
     source: Format, codec: Codec, target: Format, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAGICBYTE_KERNELS", form)

@@ -115,17 +115,17 @@ def plain_batch(records: list[Record], codec: Codec = Codec.NONE) -> bytes:
         pytest.param(batch_of([]), id="empty"),
         pytest.param(batch_of([b"\0\0"]), id="without its record"),
         pytest.param(plain_batch(numbered(50, 9, 5))[:-1] + b"?", id="wrong crc"),
-        pytest.param(plain_batch(numbered(50, 9, 5))[:70], id="cut, and others behind it"),
+        pytest.param(plain_batch(numbered(50, 9, 5))[:70], id="cut, and others after it"),
     ],
 )
-def test_batches_in_a_row_are_read_up_to_one_of_another_kind_and_behind_it(stranger: bytes) -> None:
+def test_batches_in_a_row_are_read_before_and_after_one_of_another_kind(stranger: bytes) -> None:
     few = [plain_batch(numbered(40 * i, 30, 3)) for i in range(40)]
     for log in (b"".join([*few, stranger, *few]), b"".join([stranger, *few, stranger])):
         for options in (OPTIONS, replace(OPTIONS, verify=False), replace(OPTIONS, control=True, keys=False)):
             assert_agreement(log, options, Dialect.KAFKA)
 
 
-def test_a_batch_over_the_limit_is_refused_behind_those_before_it() -> None:
+def test_a_batch_over_the_limit_is_refused_after_the_batches_before_it() -> None:
     log = plain_batch(numbered(0, 30, 3)) + plain_batch(numbered(30, 90, 99)) + plain_batch(numbered(120, 9, 3))
     with kernels("compiled"):
         records, error, position = outcome(log, replace(OPTIONS, limit=4000), Dialect.KAFKA)

@@ -51,7 +51,7 @@ def test_sound_entries_give_the_same_in_both_forms(magic: Format, codec: Codec) 
 
 @pytest.mark.parametrize(("magic", "codec"), CASES)
 @pytest.mark.parametrize("place", [0, 11, ENTRIES - 1])
-def test_a_damaged_payload_is_told_behind_what_is_before_it(magic: Format, codec: Codec, place: int) -> None:
+def test_a_damaged_payload_is_reported_after_the_records_before_it(magic: Format, codec: Codec, place: int) -> None:
     rng = random.Random(place)
     entries = log_of(magic, codec, 2)
     for verify in (True, False):

@@ -1,4 +1,4 @@
-"""Encoding: what is decoded again is what was given, both forms of the kernels agree, limits are told."""
+"""Encoding: decoding returns the same records, both forms of the kernels agree, limits are reported."""
 
 from collections.abc import Callable
 from typing import Any
@@ -66,7 +66,7 @@ def decoded(data: bytes | memoryview, target: Format) -> list[Record]:
 
 
 def as_held_by(target: Format, records: list[Record]) -> list[Record]:
-    """What is left of records in a format."""
+    """The records as a format can hold them."""
     match target:
         case Format.V0:
             return [row._replace(timestamp=-1, timestamp_type=NONE, headers=()) for row in records]
@@ -192,7 +192,7 @@ def test_an_enriched_wrapper_starts_at_its_first_offset_and_says_whether_it_has_
     assert EnrichedMessage(memoryview(encode_records(bare, Format.ENRICHED, LZ4))).non_keyed
 
 
-def test_a_producers_sequence_goes_on_from_batch_to_batch_and_wraps() -> None:
+def test_a_producers_sequence_continues_from_batch_to_batch_and_wraps() -> None:
     header = BatchHeader(producer_id=9, producer_epoch=1, base_sequence=2**31 - 3, is_transactional=True)
     columns = columns_of([Record(at, 5, CREATE, None, b"v") for at in range(100, 110)])
     written = encode(columns, Format.V2, batch_rows=4, header=header)

@@ -134,7 +134,7 @@ def test_a_known_tag_cut_by_the_end_of_the_area_is_damage(tag: bytes) -> None:
 
 
 @pytest.mark.parametrize("unknown", [b"\x63", b"\x63\x01\x02\x03", b"\x05\x21\x00", b"\xff\x22\x01"])
-def test_the_first_unknown_tag_and_all_behind_it_are_ignored_and_kept(unknown: bytes) -> None:
+def test_the_first_unknown_tag_and_all_after_it_are_ignored_and_kept(unknown: bytes) -> None:
     found = wrapper(NUM_2 + unknown + NON_KEYED)
     assert found.tags == {Tag.NUM_MESSAGES: 2}
     assert (found.honor_ship, found.non_keyed) == (True, False)
@@ -170,13 +170,13 @@ def test_a_wrapper_that_says_to_hold_nothing_is_damage(count: int) -> None:
 # ---- offsets
 
 
-def test_with_honor_ship_offsets_are_start_plus_relative_and_the_last_is_not_told() -> None:
+def test_with_honor_ship_offsets_are_start_plus_relative_and_the_last_is_unknown() -> None:
     found = wrapper(NUM_2 + HONOR)
     assert [found.absolute_offset(i, relative) for i, relative in enumerate([0, 7])] == [100, 107]
     assert (found.base_offset, found.last_offset, found.next_offset) == (100, None, None)
 
 
-def test_without_honor_ship_offsets_are_start_plus_position_and_the_last_is_told() -> None:
+def test_without_honor_ship_offsets_are_start_plus_position_and_the_last_is_known() -> None:
     found = wrapper(NUM_2 + IGNORE)
     assert [found.absolute_offset(i, relative) for i, relative in enumerate([0, 7])] == [100, 101]
     assert (found.base_offset, found.last_offset, found.next_offset) == (100, 101, 102)

@@ -100,7 +100,7 @@ def test_a_damaged_batch_stays_damaged_wherever_its_checksum_reaches(compiled: b
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_it_ends_in_front_of_what_has_to_be_opened_or_left_out(compiled: bool) -> None:
+def test_it_ends_before_a_batch_that_must_be_decompressed_or_left_out(compiled: bool) -> None:
     sound, behind = batches(10, 5)
     holes = encode_records(some(17, 5, holes=True), Format.V2, Codec.GZIP)
     marker = stored(Format.V2, Codec.NONE, 17, 1, producer_id=1, is_control=True)

@@ -83,7 +83,7 @@ def test_a_damaged_wrapper_gets_no_new_crc() -> None:
         repaired(bytes(damaged))
 
 
-def test_bytes_that_are_no_lz4_frame_stay_for_whoever_decompresses_them() -> None:
+def test_bytes_that_are_no_lz4_frame_stay_unchanged() -> None:
     entry = bytearray(wrapper(1, Lz4Header.BROKEN))
     at = entry.index(b"\x04\x22\x4d\x18")
     entry[at] ^= 1

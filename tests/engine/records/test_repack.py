@@ -116,7 +116,7 @@ def test_frames_that_others_wrote_and_empty_batches_are_converted_between_ours(f
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("source", "target"), WAYS)
-def test_damage_is_said_after_what_is_in_front_of_it(
+def test_damage_is_reported_after_the_records_before_it(
     source: Format, target: Format, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MAGICBYTE_KERNELS", form)

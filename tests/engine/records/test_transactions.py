@@ -147,7 +147,7 @@ def batches_of(case: Case) -> list[RecordBatch]:
 
 
 def offsets_in(batch: RecordBatch) -> list[int]:
-    """Offsets of the records inside, by the format's own rules and no code of ours but the codecs."""
+    """Offsets of the records inside, by the format's own rules and none of our code but the codecs."""
     section = bytes(batch.records_section)
     if batch.codec:
         section = bytes(decompress(batch.codec, section, limit=1 << 24))

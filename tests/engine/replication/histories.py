@@ -86,7 +86,7 @@ class Log:
         self.log_start_offset = offset
 
     def restart(self, offset: int) -> None:
-        """Delete everything, and begin anew at an offset."""
+        """Delete everything, and restart the log at an offset."""
         self.records, self.epochs = [DELETED] * offset, []
         self.high_watermark = self.log_start_offset = offset
 
@@ -210,7 +210,7 @@ class History:
 
     def _put(self, state: PartitionState) -> None:
         assert state.leader in (NO_BROKER, *state.isr), "a leader is in sync with itself"
-        assert state.isr, "somebody is in sync, or nobody may lead again"
+        assert state.isr, "one replica at least is in sync, else none may ever lead again"
         assert set(state.isr) <= set(BROKERS)
         assert state.leader_epoch >= self.state.leader_epoch, "leader epochs do not fall"
         self.state, self.version = state, self.version + 1
@@ -577,7 +577,9 @@ class History:
         """No record that was read or acknowledged is missing from a replica that may be elected next."""
         for broker_id in self.state.isr:
             log = self.brokers[broker_id].log
-            assert log.log_start_offset <= self.deleted, f"broker {broker_id} has deleted what nobody wanted deleted"
+            assert log.log_start_offset <= self.deleted, (
+                f"broker {broker_id} has deleted records that it was not asked to delete"
+            )
             assert log.log_end_offset >= self.deleted, f"broker {broker_id} lacks records up to {self.deleted}"
             for offset, value in self.read.items():
                 if offset >= self.deleted:

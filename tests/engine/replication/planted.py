@@ -111,11 +111,11 @@ def expansion_below_the_high_watermark(self: LeaderPartition, follower_id: int) 
     return self._change((*self.state.isr, follower_id))
 
 
-def nobody_joins(self: LeaderPartition, _follower_id: int) -> IsrChange | None:
+def no_replica_joins(self: LeaderPartition, _follower_id: int) -> IsrChange | None:
     return None
 
 
-def nobody_is_late(self: LeaderPartition, _broker_id: int, _now_ms: int) -> bool:
+def no_replica_is_late(self: LeaderPartition, _broker_id: int, _now_ms: int) -> bool:
     return False
 
 
@@ -209,7 +209,7 @@ def divergence_is_ignored(self: Fetcher, asked: FetchFrom, answer: Answered, now
 
 
 def epochs_of_nothing_stay(self: Fetcher, asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
-    """Cut nothing where the log ends there already: the epoch of a leader without records is told for ever."""
+    """Cut nothing where the log ends there already: the epoch of a leader without records is announced for ever."""
     found = FETCHED_ANSWER(self, asked, answer, now_ms)
     return None if isinstance(found, Truncate) and found.offset == asked.offset else found
 
@@ -339,15 +339,15 @@ def states_written_whatever_is_there(changes: Sequence[controller.StateChange]) 
     return [WriteStates(tuple(replace(each, expected_version=ANY_VERSION) for each in changes))] if changes else []
 
 
-def what_was_read_is_not_believed(self: Controller, found: Mapping[TopicPartition, KnownState]) -> list[Effect]:
+def read_states_are_not_believed(self: Controller, found: Mapping[TopicPartition, KnownState]) -> list[Effect]:
     return STATES_READ(self, {key: KnownState(self.states[key].state, each.version) for key, each in found.items()})
 
 
-def a_new_controller_tells_nobody(self: Controller) -> list[Effect]:
+def a_new_controller_sends_no_orders(self: Controller) -> list[Effect]:
     return []
 
 
-def brokers_that_come_are_told_nothing(self: Controller, *_given: Any, **_more: Any) -> list[Effect]:
+def new_brokers_get_no_orders(self: Controller, *_given: Any, **_more: Any) -> list[Effect]:
     return []
 
 
@@ -390,8 +390,8 @@ PLANTED = [
     Planted(LeaderPartition, "acknowledgement", acknowledged_with_too_few, {"min_isr": 2}),
     Planted(LeaderPartition, "expansion", expansion_at_any_offset),
     Planted(LeaderPartition, "expansion", expansion_below_the_high_watermark),
-    Planted(LeaderPartition, "expansion", nobody_joins),
-    Planted(LeaderPartition, "_is_late", nobody_is_late),
+    Planted(LeaderPartition, "expansion", no_replica_joins),
+    Planted(LeaderPartition, "_is_late", no_replica_is_late),
     Planted(LeaderPartition, "_is_late", leader_is_late_itself),
     Planted(LeaderPartition, "_change", isr_written_whatever_is_there),
     Planted(LeaderPartition, "isr_failed", failure_means_not_written),
@@ -430,9 +430,9 @@ PLANTED = [
     Planted(Controller, "brokers_changed", bounces_are_missed),
     Planted(Controller, "brokers_changed", dead_brokers_are_missed),
     Planted(controller, "_written", states_written_whatever_is_there),
-    Planted(Controller, "states_read", what_was_read_is_not_believed),
-    Planted(Controller, "start", a_new_controller_tells_nobody),
-    Planted(controller._Cluster, "_lead", brokers_that_come_are_told_nothing),
+    Planted(Controller, "states_read", read_states_are_not_believed),
+    Planted(Controller, "start", a_new_controller_sends_no_orders),
+    Planted(controller._Cluster, "_lead", new_brokers_get_no_orders),
 ]
 
 

@@ -30,7 +30,7 @@ def test_ten_partitions_of_three_replicas_go_to_five_brokers_as_in_kafka() -> No
     assert assign(range(10), 3, range(5)) == expected
 
 
-def test_partitions_that_come_later_go_on_where_the_others_ended() -> None:
+def test_later_partitions_continue_where_the_others_ended() -> None:
     whole = assign(range(20), 3, [4, 7, 9, 11], start=2, shift=1)
     assert assign(range(12, 20), 3, [4, 7, 9, 11], start=2, shift=1) == {at: whole[at] for at in range(12, 20)}
     assert Counter(each[0] for each in whole.values()) == dict.fromkeys([4, 7, 9, 11], 5)

@@ -74,7 +74,7 @@ def test_a_broker_dies() -> None:
     assert [each.broker_id for each in follow if isinstance(each, UpdateMetadata)] == [1, 2]
 
 
-def test_a_broker_that_may_have_missed_something_is_told_everything_anew() -> None:
+def test_a_broker_that_may_have_missed_orders_gets_all_of_them_again() -> None:
     made = controller()
     orders, update = {}, None
     for effect in made.tell_again(2):
@@ -254,7 +254,7 @@ def test_the_replicas_of_a_dead_broker_are_deleted_when_it_is_back() -> None:
     assert made.replicas_deleted(3, [B0]) == [RemoveTopic("b")]
 
 
-def test_a_new_controller_goes_on_with_deletions() -> None:
+def test_a_new_controller_continues_deletions() -> None:
     effects = controller(deleting=["b", "without partitions"]).start()
     assert RemoveTopic("without partitions") in effects
     assert StopReplicas(3, (B0,), deletes=True) in effects

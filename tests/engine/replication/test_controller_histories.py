@@ -27,7 +27,7 @@ class ControllerDiedError(Exception):
 
 @dataclass
 class History:
-    """The tree, what brokers were told last, and the controller that is in office."""
+    """The tree, the last orders to each broker, and the controller that is in office."""
 
     random: random.Random
     replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=lambda: dict.fromkeys(KEYS, (1, 2)))

@@ -58,7 +58,7 @@ def test_dead_brokers_leave_the_in_sync_replicas_but_the_last_one(
     assert election.without_dead(state, (1, 2, 3), live, 9) == expected
 
 
-def test_a_broker_that_is_no_replica_any_more_leaves_the_in_sync_replicas_before_the_last_replica_does() -> None:
+def test_a_broker_that_is_no_longer_a_replica_leaves_the_isr_before_the_last_replica() -> None:
     state = PartitionState(1, 5, (1, 3), 8)
     assert election.without_dead(state, (1, 2), (2, 3), 9) == after(-1, 1)
     assert election.without_dead(PartitionState(3, 5, (3,), 8), (1, 2), (2,), 9) == after(-1, 3)

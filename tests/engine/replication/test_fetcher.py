@@ -55,7 +55,7 @@ def test_before_leader_epochs_a_log_is_kept_while_its_leader_stays() -> None:
     assert fetcher.follow(A, log, 7, followed_epoch=fetcher.forget(A)) == [Truncate(A, 7)]  # another may have led in 6
     assert fetcher.follow(A, log, 8, followed_epoch=fetcher.forget(A)) == [Truncate(A, 7)]  # it was not truncated yet
     fetcher.forget(A)
-    assert fetcher.follow(A, log, 9, followed_epoch=fetcher.forget(A)) == [Truncate(A, 7)]  # nobody was followed
+    assert fetcher.follow(A, log, 9, followed_epoch=fetcher.forget(A)) == [Truncate(A, 7)]  # no leader was followed
 
 
 def test_nothing_is_fetched_from_an_end_that_is_still_to_be_cut() -> None:
@@ -263,7 +263,7 @@ def test_a_partition_waits_after_an_error_and_others_do_not(error: ErrorCode) ->
     assert isinstance(step, Fetch)
     assert fetcher.fetched(step.partitions[0], Answered(error), 0) is None
     now_ms = 0
-    for wait_ms in (20, 40, 80, 160, 320, 640, 1000, 1000):  # the leader is told of its role soon, or not for long
+    for wait_ms in (20, 40, 80, 160, 320, 640, 1000, 1000):  # the leader gets its role soon, or the epoch ends soon
         other = Fetch((FetchFrom(B, 4, 0, 0, -1),), until_ms=now_ms + wait_ms)
         assert fetcher.next(now_ms + wait_ms - 1) == other
         now_ms += wait_ms
@@ -307,7 +307,7 @@ def after_a_refusal(fetcher: Fetcher) -> list[Truncate]:
 
 
 @pytest.mark.parametrize("compares_epochs", [False, True])
-def test_a_leader_that_goes_on_refusing_an_offset_that_it_has_is_asked_ever_more_slowly(compares_epochs: bool) -> None:
+def test_a_leader_that_keeps_refusing_an_offset_that_it_has_is_asked_with_growing_delays(compares_epochs: bool) -> None:
     fetcher, now_ms, asked_ms = Fetcher(asks_epochs=False, compares_epochs=compares_epochs, backoff_ms=100), 0, [0]
     assert fetcher.follow(A, log_of(3, -1, high_watermark=3), 6) == []
     while len(asked_ms) < 6:

@@ -78,10 +78,10 @@ def test_a_leader_that_does_not_know_the_epoch_makes_the_follower_cut_at_its_hig
     ("start", "end", "own", "expected"),
     [
         (0, 8, 10, Restart(8)),  # an unclean election: the leader has less
-        (20, 30, 10, Restart(20, fully=True)),  # retention removed what comes next
+        (20, 30, 10, Restart(20, fully=True)),  # retention removed the next offsets
         (5, 30, 10, Restart(10)),  # both moved on meanwhile
         (10, 10, 10, Restart(10)),
     ],
 )
-def test_a_follower_goes_on_where_the_leader_has_records(start: int, end: int, own: int, expected: Restart) -> None:
+def test_a_follower_continues_where_the_leader_has_records(start: int, end: int, own: int, expected: Restart) -> None:
     assert out_of_range(leader_start=start, leader_end=end, log_end_offset=own) == expected

@@ -95,7 +95,7 @@ def test_11_a_successor_has_the_open_transaction_aborted_against_its_producer() 
     assert world.states() == ["Empty 0", "Ongoing 0", "PrepareAbort 1", "CompleteAbort 1", "Empty 2"]
 
 
-def test_12_the_owner_that_fenced_itself_has_to_begin_anew() -> None:
+def test_12_the_owner_that_fenced_itself_has_to_initialize_again() -> None:
     world = begun(A)
     assert world.init(pair=P) == (51, -1, -1)
     assert world.init(pair=P) == (90, -1, -1)
@@ -114,7 +114,7 @@ def test_13_and_18_nothing_begins_while_markers_are_out() -> None:
     assert world.init() == (0, 1000, 1)
 
 
-def test_14_another_broker_and_one_that_loads_are_told() -> None:
+def test_14_another_broker_and_a_loading_one_answer_with_their_errors() -> None:
     world = World()
     partition = partition_for("x", 50)
     term = world.coordinator.begin_loading(partition, 2)

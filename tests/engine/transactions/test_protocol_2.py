@@ -80,7 +80,7 @@ def test_33_the_last_epoch_is_followed_by_a_new_id() -> None:
     assert world.states()[-3:] == ["PrepareCommit 32767", "CompleteCommit 0", "Ongoing 0"]
 
 
-def test_33_the_new_id_is_told_to_wait_while_markers_of_the_old_one_are_out() -> None:
+def test_33_the_new_id_has_to_wait_while_markers_of_the_old_one_are_pending() -> None:
     world = begun(A, epoch=LAST)
     world.holds_markers = True
     assert world.end_and_raise((1000, LAST)) == (0, 1001, 0)
@@ -107,7 +107,7 @@ def test_76_an_end_that_comes_late_does_not_end_the_next_transaction() -> None:
     assert [(each[0], each[4]) for each in world.markers] == [(A, True), (A, False), (B, False)]
 
 
-def test_11_and_12_a_successor_fences_and_the_owner_that_fenced_itself_goes_on() -> None:
+def test_11_and_12_a_successor_fences_and_the_owner_that_fenced_itself_continues() -> None:
     world = begun(A)
     assert world.init(pair=P) == (51, -1, -1)
     assert world.markers == [(A, 1000, 1, 1, False)]
@@ -131,7 +131,7 @@ def test_a_fence_that_is_not_stored_changes_nothing() -> None:
     assert world.end_and_raise(P) == (0, 1000, 1)
 
 
-def test_36_a_producer_whose_time_is_up_aborts_and_goes_on() -> None:
+def test_36_a_producer_whose_transaction_timed_out_aborts_and_continues() -> None:
     world = begun(A)
     world.later(60_001)
     assert world.states()[-1] == "CompleteAbort 1"

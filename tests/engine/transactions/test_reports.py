@@ -1,4 +1,4 @@
-"""What is told of transactional ids. Numbers in names are those of checks that were run against real brokers."""
+"""Descriptions and lists of transactional ids. Numbers in names are those of checks against real brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_71_an_id_is_described_with_the_partitions_that_have_no_marker_yet() -> 
     assert (unknown.error_code, empty.error_code) == (105, 42)
 
 
-def test_72_filters_hold_together_and_unknown_states_are_told() -> None:
+def test_72_filters_combine_and_unknown_states_are_reported() -> None:
     world = half_marked()
 
     def listed(**filters: Any) -> list[str]:

@@ -29,7 +29,7 @@ START_MS = 1_700_000_000_000
 
 
 class World:
-    """`holds_stores`, `holds_markers`: they wait in `stores` and `sent` until a test lets them go on."""
+    """`holds_stores`, `holds_markers`: they wait in `stores` and `sent` until a test releases them."""
 
     def __init__(self, config: TransactionConfig | None = None, *, first_id: int = 1000) -> None:
         self.log: list[tuple[bytes, bytes | None]] = []

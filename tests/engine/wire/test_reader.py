@@ -1,4 +1,4 @@
-"""Kafka's primitive types: what is read, and what is refused where."""
+"""Kafka's primitive types: decoded values, and refused bytes with their positions."""
 
 import contextlib
 import uuid
