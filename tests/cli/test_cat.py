@@ -165,7 +165,9 @@ def test_topics_and_partitions_are_chosen_by_name(log_directory: Path) -> None:
         ),
     ],
 )
-def test_an_unknown_topic_or_partition_lists_what_is_there(log_directory: Path, options: list[str], said: str) -> None:
+def test_an_unknown_topic_or_partition_lists_the_existing_ones(
+    log_directory: Path, options: list[str], said: str
+) -> None:
     result = run("cat", log_directory, *options)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
@@ -196,7 +198,7 @@ def test_from_is_inclusive_and_to_is_not(case: golden_data.Case) -> None:
     assert run("cat", folder_of(case), "--from", "37", "--to", "37").stdout == ""
 
 
-def test_from_before_the_log_start_offset_gives_what_is_behind_it(log_directory: Path) -> None:
+def test_from_an_offset_below_the_log_start_begins_at_the_log_start(log_directory: Path) -> None:
     for path in (log_directory / "trimmed-none-0", log_directory):
         found = jsonl(path, "--topic", "trimmed-none", "--from", "3", "--to", "80") if path != log_directory else []
         assert [record["offset"] for record in found] == ([77, 78, 79] if found else [])
@@ -372,7 +374,7 @@ def test_text_is_one_safe_line_per_record(tmp_path: Path) -> None:
     assert lines == [f"{at}\t2023-11-14T22:13:20.00{at}Z\tk\t{text}" for at, text in enumerate(shown)] + [""]
 
 
-def test_text_shows_headers_behind_the_value_and_the_partition_in_front(log_directory: Path) -> None:
+def test_text_shows_the_partition_first_and_headers_after_the_value(log_directory: Path) -> None:
     lines = run("cat", log_directory, "--topic", "basic-gzip").stdout.splitlines()
     records = golden_data.log_case("3.9.1/basic-gzip").records()
     assert lines[0].startswith("basic-gzip-0\t0\t")
@@ -406,7 +408,7 @@ def write_log(folder: Path, content: bytes) -> Path:
     return folder
 
 
-def test_skip_goes_on_behind_every_damage_and_reports_each(tmp_path: Path) -> None:
+def test_skip_continues_after_every_damage_and_reports_each(tmp_path: Path) -> None:
     content = bytearray(PLAIN.segments()["00000000000000000000.log"])
     rows = [row for row in PLAIN.batches() if row["segment"] == "00000000000000000000.log"]
     broken = [rows[1], rows[4]]

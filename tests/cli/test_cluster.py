@@ -46,7 +46,7 @@ def stopped(directory: Path, brokers: int = 3) -> LocalCluster:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port that somebody listens on."""
+    """A port with a listener."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()

@@ -63,7 +63,7 @@ def test_the_topics_that_a_cleaner_knows_are_compacted_and_no_others(logs: Path)
     assert "nothing to compact below offset 276" in run("compact", "--in-place", logs).stdout
 
 
-def test_what_is_left_is_what_the_real_cleaner_left(logs: Path) -> None:
+def test_the_compacted_log_equals_that_of_the_real_cleaner(logs: Path) -> None:
     run("compact", "--in-place", logs, "--topic", TRANSACTIONS)
     printed = run("cat", logs / f"{TRANSACTIONS}-0", "--format", "jsonl").stdout.splitlines()
     expected = [each["offset"] for each in log_case(f"3.9.1/{TRANSACTIONS}.after").records()]
@@ -138,11 +138,11 @@ def test_a_damaged_log_is_left_alone_and_the_others_are_compacted(logs: Path) ->
     assert (logs / CLEAN_SHUTDOWN).exists()
 
 
-@pytest.mark.parametrize("damage", ["a bit", "zeros behind the end", "a torn end"])
+@pytest.mark.parametrize("damage", ["a bit", "zeros after the end", "a torn end"])
 def test_a_damaged_log_without_indexes_is_not_cut_as_a_broker_would(logs: Path, damage: str) -> None:
     path = max((logs / f"{GZIP}-0").glob("*.log"))
     whole = path.read_bytes()
-    found = {"a bit": whole[:200] + b"\xff" + whole[201:], "zeros behind the end": whole + bytes(100),
+    found = {"a bit": whole[:200] + b"\xff" + whole[201:], "zeros after the end": whole + bytes(100),
              "a torn end": whole[:-1]}[damage]  # fmt: skip
     path.write_bytes(found)
     for kind in ("index", "timeindex"):

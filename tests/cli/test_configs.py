@@ -1,4 +1,4 @@
-"""`magicbyte configs` against a broker of ours, and against brokers of other eras."""
+"""`magicbyte configs` against our broker, and against brokers of other eras."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`magicbyte consume` against a broker of ours, and against an old one."""
+"""`magicbyte consume` against our broker, and against an old one."""
 
 import asyncio
 import contextlib
@@ -103,7 +103,7 @@ def test_values_come_on_lines_partition_by_partition(consume: Callable[..., byte
         ([f"e@{START + 9000}"], "0 1 2 | 0 1"),
     ],
 )
-def test_a_range_begins_and_ends_where_it_is_told(
+def test_a_range_begins_and_ends_at_the_given_offsets(
     where: list[str], offsets: str, consume: Callable[..., bytes]
 ) -> None:
     options = [part for each in where for part in ("-o", each)]

@@ -1,4 +1,4 @@
-"""`magicbyte convert`: its words, its JSON and its exit status. What is written: tests/engine/log/test_convert.py."""
+"""`magicbyte convert`: its words, its JSON and its exit status. The written logs: tests/engine/log/test_convert.py."""
 
 import json
 import shutil

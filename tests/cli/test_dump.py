@@ -345,7 +345,7 @@ def test_damage_is_gone_past_where_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("cut", "said"), [(11, "cut short: "), (75, "cut short: ")])
-def test_a_cut_tail_is_told_from_damage(tmp_path: Path, cut: int, said: str) -> None:
+def test_a_cut_tail_is_distinguished_from_damage(tmp_path: Path, cut: int, said: str) -> None:
     path, size = two_batches(tmp_path)
     path.write_bytes(path.read_bytes()[:-cut])
     result = dump(path)
@@ -409,7 +409,7 @@ def test_a_damaged_small_file_is_named(tmp_path: Path, name: str, content: bytes
     assert result.stderr.count("\n") == 1
 
 
-def test_whole_entries_in_front_of_a_cut_one_are_shown(tmp_path: Path) -> None:
+def test_whole_entries_before_a_cut_one_are_shown(tmp_path: Path) -> None:
     path = log_of(tmp_path, b"\0\0\0\1\0\0\0\1\0\0\0\2", name="00000000000000000010.index")
     assert lines(path, "--on-damage", "skip", status=1)[1:] == ["offset: 11 position: 1"]
 
@@ -590,7 +590,7 @@ def test_the_state_of_a_voter_is_dumped_and_a_damaged_one_is_refused(tmp_path: P
         assert dump(path).exit_code == 1
 
 
-def test_holes_between_records_are_told_at_the_end_of_a_deep_dump(tmp_path: Path) -> None:
+def test_holes_between_records_are_reported_at_the_end_of_a_deep_dump(tmp_path: Path) -> None:
     path = tmp_path / LOG
     path.write_bytes(b"".join(build_message(0, offset, -1, None, b"v") for offset in (3, 4, 7, 8, 12)))
     done = dump(path, "--deep-iteration")

@@ -8,8 +8,8 @@ import pytest
 import golden_data
 from cli.command import run
 
-# Brokers stored these although their lengths, checksums or magic bytes lie; their tool prints what is there, we call
-# it damage: docs/decisions/0003.
+# Brokers stored these although their lengths, checksums or magic bytes lie. Their tool prints the bytes as they are;
+# for us it is damage: docs/decisions/0003.
 DAMAGE_TO_US = {
     "inner-crc-wrong",
     "inner-other-magic",

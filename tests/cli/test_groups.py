@@ -1,4 +1,4 @@
-"""`magicbyte groups` against a broker of ours with members in its groups, and against brokers of other eras."""
+"""`magicbyte groups` against our broker with members in its groups, and against brokers of other eras."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""No command changes what it reads, unless it is told to with a flag: contents, names and times before and after.
+"""No command changes what it reads, unless a flag says so: contents, names and times before and after.
 
 `run` compares the inputs of each command line of the whole suite. Here is one line at least for each command, on golden
 logs, with arguments that it takes; a command without one fails a test.
@@ -204,7 +204,7 @@ def test_a_command_leaves_what_it_reads_as_it_was(
 
 
 @pytest.mark.parametrize("line", CHANGING)
-def test_a_command_that_is_told_to_changes_its_input(line: str, tmp_path: Path) -> None:
+def test_a_command_with_the_flag_changes_its_input(line: str, tmp_path: Path) -> None:
     places = laid_out(tmp_path / "inputs")
     for log in (tmp_path / "inputs/logs").glob("*/*.index"):
         log.write_bytes(b"")

@@ -145,7 +145,7 @@ def test_a_deep_inventory_counts_what_a_consumer_saw(case: golden_data.Case) -> 
 @pytest.mark.parametrize(
     "case", golden_data.one_of_each_kind(case for case in CASES if case.has_records and "trimmed" not in case.id)
 )
-def test_the_smallest_timestamp_is_told_without_decoding_only_where_it_is_right(case: golden_data.Case) -> None:
+def test_the_smallest_timestamp_is_shown_without_decoding_only_where_it_is_right(case: golden_data.Case) -> None:
     found = only_partition(case.partition_dir(named=True))
     times = [record["timestamp"] for record in case.records() if record["timestamp"] not in (None, -1)]
     assert found["minTimestamp"] in (None, min(times, default=None))

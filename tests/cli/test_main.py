@@ -93,7 +93,7 @@ def test_a_reader_that_goes_away_ends_cat_quietly() -> None:
 
 
 def test_ctrl_c_ends_cat_quietly(tmp_path: Path) -> None:
-    """The command waits on a pipe that nobody reads; then Ctrl-C comes."""
+    """The command waits on a pipe without a reader; then Ctrl-C comes."""
     folder = tmp_path / "big-0"
     folder.mkdir()
     content = SMALL.segments()["00000000000000000000.log"]

@@ -141,7 +141,7 @@ def test_an_error_of_the_system_names_the_file_first(tmp_path: Path) -> None:
         ("cluster up --port 70000", "--port': expected a number from 0 to 65535, found '70000'"),
     ],
 )
-def test_a_number_out_of_range_is_told_with_the_range(line: str, expected: str) -> None:
+def test_a_number_out_of_range_is_refused_with_the_range(line: str, expected: str) -> None:
     result = run(*line.split())
     assert result.exit_code == 2
     assert expected in result.stderr

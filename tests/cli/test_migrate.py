@@ -1,4 +1,4 @@
-"""`magicbyte migrate`: of a broker of ours, of request logs, of pages of numbers."""
+"""`magicbyte migrate`: of our broker, of request logs, of pages of numbers."""
 
 import asyncio
 import gzip
@@ -83,7 +83,7 @@ def fetch_in_an_old_version(bootstrap: str) -> None:
     asyncio.run(ask())
 
 
-def test_a_broker_of_ours_tells_its_old_clients_settings_and_formats(tmp_path: Path) -> None:
+def test_our_broker_reports_its_old_clients_settings_and_formats(tmp_path: Path) -> None:
     with Broker({"http.address": "127.0.0.1:0"}) as broker:
         server, address = broker.bootstrap_servers, f"http://127.0.0.1:{broker.served.http_port}/metrics"
         assert run("topics", "create", "-b", server, "orders", "message.format.version=0").exit_code == 0
@@ -221,7 +221,7 @@ def test_the_commands_of_the_page_work_as_printed(tmp_path: Path, monkeypatch: p
             assert done.exit_code == 0, (line, done.stdout)
 
 
-def test_a_check_of_a_cluster_whose_clients_nobody_saw_is_not_known() -> None:
+def test_a_check_of_a_cluster_with_unseen_clients_is_not_known() -> None:
     with Broker() as broker:
         ask_in_a_new_version(broker.bootstrap_servers)
         done = run("migrate", "check", "-b", broker.bootstrap_servers)
@@ -358,7 +358,7 @@ def test_next_waits_until_every_broker_has_taken_the_step() -> None:
         assert "there is nothing to wait for" in done.stderr
 
 
-def test_rollback_of_a_broker_of_ours_leaves_no_setting_that_overrides_its_file() -> None:
+def test_rollback_of_our_broker_leaves_no_setting_that_overrides_its_file() -> None:
     with Broker({"log.message.format.version": "1"}) as broker:
         server = broker.bootstrap_servers
         assert run("topics", "create", "-b", server, "orders").exit_code == 0

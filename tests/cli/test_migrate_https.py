@@ -86,7 +86,7 @@ def test_a_page_is_asked_with_an_authority_a_certificate_and_a_token(tmp_path: P
         ]
         assert TOKEN not in done.stdout + done.stderr
         for asked in (
-            ["migrate", "check", "--metrics", f"{address}/metrics", *shown],  # an authority that nobody knows
+            ["migrate", "check", "--metrics", f"{address}/metrics", *shown],  # an unknown authority
             [*trusted, f"{address}/metrics", "--metrics-token", token],  # no certificate
             [*trusted, f"{address}/metrics", "--metrics-cert", certificate],  # no token
             [*trusted, f"{address}/elsewhere", *shown],

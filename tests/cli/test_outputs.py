@@ -53,7 +53,7 @@ WITHOUT_INPUTS = {
     ("mirror", "target"), ("mirror", "park"), ("serve", "directory"), ("metadata import", "directory"),
     ("cluster up", "directory"), ("cluster down", "directory"),
 }  # fmt: skip
-"""Log directories that are written because they are named; what is read is a cluster's."""
+"""Log directories that are written because they are named; the input is a cluster."""
 INPUTS = {
     *((name, "paths") for name in ("tour", "inventory", "cat", "verify", "salvage", "convert", "rebuild-index")),
     *((name, "paths") for name in ("compact", "retain", "schema check")),
@@ -224,11 +224,11 @@ def test_a_link_in_the_output_that_leads_to_an_input_is_refused(command: str, ar
     refused([*arguments, "--to", "v1"] if command == "convert" else arguments, archive)
 
 
-def test_an_input_of_another_file_system_that_is_this_machine_is_told_from_none(archive: Path, tmp_path: Path) -> None:
+def test_an_input_at_a_url_of_this_machine_is_compared_with_the_output(archive: Path, tmp_path: Path) -> None:
     refused(["cat", f"local://{archive}/logs", "-o", str(archive / "logs/new")], archive)
 
 
-def test_a_file_system_that_ignores_case_is_asked_what_is_there(
+def test_a_file_system_that_ignores_case_is_asked_for_the_identity(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = outputs._identity
@@ -297,7 +297,7 @@ def test_stdout_that_the_shell_sent_into_an_input_is_refused(archive: Path) -> N
     assert done.stderr == f"magicbyte: stdout: expected a path outside of {segment}, which is an input\n"
 
 
-def test_an_output_that_is_a_folder_is_told_before_anything_is_read(archive: Path, tmp_path: Path) -> None:
+def test_an_output_that_is_a_folder_is_refused_before_anything_is_read(archive: Path, tmp_path: Path) -> None:
     result = run("cat", archive / "logs", "-o", tmp_path / "aside")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == f"magicbyte: {tmp_path / 'aside'}: expected the name of a file, found a folder\n"

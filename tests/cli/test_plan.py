@@ -35,7 +35,7 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def test_directories_alone_tell_what_is_stored_and_when_the_old_format_leaves(logs: Path) -> None:
+def test_directories_alone_show_the_stored_formats_and_when_the_old_one_leaves(logs: Path) -> None:
     done = run("plan", "--dir", logs, "--format", "json", f"retention.ms={CENTURY_MS}")
     assert done.exit_code == 0
     events, orders = json.loads(done.stdout)["topics"]
@@ -64,7 +64,7 @@ def test_the_table_has_a_line_for_each_topic(logs: Path) -> None:
     assert "note: ?: the newest stored format; the setting is not known" in lines[-2]
 
 
-def test_retention_that_nobody_told_is_not_known(logs: Path) -> None:
+def test_retention_is_not_known_without_the_topics_settings(logs: Path) -> None:
     """Kafka's defaults would delete these records soon; whether the topic has them, the directory does not say."""
     events, orders = json.loads(run("plan", "--dir", logs, "--format", "json").stdout)["topics"]
     for topic in (events, orders):
@@ -79,7 +79,7 @@ def test_a_target_can_be_chosen(logs: Path) -> None:
     assert (topic["target"], topic["phase"], topic["next"]) == ("2", "phase 1", "see that consumers read the format")
 
 
-def test_a_broker_of_ours_tells_who_sends_what() -> None:
+def test_our_broker_reports_which_client_sends_what() -> None:
     with Broker({"http.address": "127.0.0.1:0", "log.message.format.version": "1"}) as broker:
         address = f"127.0.0.1:{broker.served.http_port}"
         assert run("topics", "create", "-b", broker.bootstrap_servers, "topic").exit_code == 0

@@ -1,4 +1,4 @@
-"""`magicbyte produce` against a broker of ours, and against old ones."""
+"""`magicbyte produce` against our broker, and against old ones."""
 
 import json
 import subprocess
@@ -205,9 +205,7 @@ def test_the_input_is_one_transaction_or_one_for_so_many_records(bootstrap: str)
     assert described[0]["producerEpoch"] == 1
     assert read(bootstrap, "read_uncommitted") == 2 * [str(number) for number in range(25)]
     last = run("consume", "-b", bootstrap, "-t", "topic", "-p", "0", "-e", "-J").stdout.splitlines()[-1]
-    assert (
-        json.loads(last)["offset"] == 25 + 1 + 24 + 2
-    )  # with markers behind the first 25, and 10 and 20 of the others
+    assert json.loads(last)["offset"] == 25 + 1 + 24 + 2  # with markers after the first 25, and 10 and 20 of the others
 
 
 def test_of_a_transaction_that_fails_nothing_is_committed_and_it_is_said_what_was_before(bootstrap: str) -> None:
@@ -221,7 +219,7 @@ def test_of_a_transaction_that_fails_nothing_is_committed_and_it_is_said_what_wa
     assert read(bootstrap, "read_committed") == ["1", "2", "3", "4", "end"]
 
 
-def test_brokers_without_transactions_are_told_of() -> None:
+def test_brokers_without_transactions_are_reported() -> None:
     with Broker({"as.version": "0.10.2"}) as old:
         run("topics", "create", "-b", old.bootstrap_servers, "topic")
         result = produce(old.bootstrap_servers, b"one\n", "--transactional-id", "x")

@@ -97,7 +97,7 @@ def test_json_names_each_file_with_state_and_sizes(tmp_path: Path) -> None:
     ]
 
 
-def test_damage_of_the_log_is_told_and_other_partitions_go_on(tmp_path: Path) -> None:
+def test_damage_of_the_log_is_reported_and_other_partitions_are_rebuilt(tmp_path: Path) -> None:
     path = folder(tmp_path)
     folder(tmp_path, "orders-1")
     log = path / "00000000000000000059.log"
@@ -120,7 +120,7 @@ def test_damage_of_the_log_is_told_and_other_partitions_go_on(tmp_path: Path) ->
         (["--index-interval", "much"], "expected 1 to 2147483647 bytes"),
     ],
 )
-def test_wrong_use_is_told(arguments: list[str], complaint: str, tmp_path: Path) -> None:
+def test_wrong_use_is_refused(arguments: list[str], complaint: str, tmp_path: Path) -> None:
     result = run("rebuild-index", folder(tmp_path), *arguments)
     assert result.exit_code == 2
     assert complaint in result.stderr

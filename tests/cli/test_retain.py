@@ -73,7 +73,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(logs: Path) -> None:
     assert done["removedBytes"] > 600
 
 
-def test_head_truncation_goes_on_to_the_record(logs: Path) -> None:
+def test_head_truncation_is_exact_to_the_record(logs: Path) -> None:
     said = json.loads(
         run(
             "retain", "--in-place", logs, "--older-than", "5d", "--head-truncation", "--dry-run", "--format", "json"

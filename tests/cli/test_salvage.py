@@ -1,4 +1,4 @@
-"""`magicbyte salvage`: what it writes and says, and that a rerun goes on."""
+"""`magicbyte salvage`: what it writes and says, and that a rerun continues."""
 
 from __future__ import annotations
 

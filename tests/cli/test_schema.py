@@ -162,7 +162,7 @@ def test_generated_code_is_kept_fresh(tmp_path: Path, tick: Path) -> None:
         (("schema", "chekc", "TICK"), "No such command"),
     ],
 )
-def test_wrong_use_is_told_in_a_line_or_two(
+def test_wrong_use_is_refused_in_a_line_or_two(
     arguments: tuple[str, ...], said: str, tmp_path: Path, tick: Path, values: Path
 ) -> None:
     (tmp_path / "empty").mkdir()

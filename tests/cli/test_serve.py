@@ -129,12 +129,12 @@ def test_a_directory_of_another_broker_is_served_only_if_that_is_said(foreign: P
         ended(process)
 
 
-def test_an_overlay_takes_what_is_written_and_the_directory_stays(foreign: Path, tmp_path: Path) -> None:
+def test_an_overlay_takes_all_writes_and_the_directory_stays_unchanged(foreign: Path, tmp_path: Path) -> None:
     (foreign / "meta.properties").write_text("version=0\nbroker.id=7\n")  # no id is given: this one holds
     before, count = content(foreign), len(golden_data.log_case("0.10.2.2/basic-gzip").records())
     for each in foreign.rglob("*"):
         each.chmod(0o555 if each.is_dir() else 0o444)
-    for turn in range(2):  # the second one goes on with the overlay
+    for turn in range(2):  # the second one continues with the overlay
         process, bootstrap = started("--dir", foreign, "--overlay", tmp_path / "over")
         assert consumed(bootstrap, "basic-gzip") == count + turn
         command = [*SERVE[:-1], "produce", "-b", bootstrap, "-t", "basic-gzip"]

@@ -148,7 +148,7 @@ def test_a_deep_inventory_is_for_logs_on_disk(log: tuple[str, Path]) -> None:
     assert "--deep is for logs on disk" in result.stderr
 
 
-def test_damage_in_what_a_broker_sends_is_told_and_cat_goes_on_behind_it() -> None:
+def test_damage_in_a_fetch_response_is_reported_and_cat_continues_after_it() -> None:
     topic = Topic(folder_of(golden_data.log_case("3.9.1/basic-none")))
     whole = [content for _, content in topic.sets]
     assert len(whole) > 2

@@ -1,4 +1,4 @@
-"""`magicbyte topics` against a broker of ours, and against ones that are older, silent or without a leader."""
+"""`magicbyte topics` against our broker, and against ones that are older, silent or without a leader."""
 
 import asyncio
 import json
@@ -215,8 +215,8 @@ def test_a_partition_that_moves_is_not_under_replicated() -> None:
     assert line.endswith("  moving to 8")
 
 
-def test_where_nobody_listens_the_error_says_what_starts_a_broker() -> None:
-    with socket.socket() as bound:  # bound, not listening: nobody else gets this port meanwhile
+def test_without_a_listener_the_error_says_what_starts_a_broker() -> None:
+    with socket.socket() as bound:  # bound, not listening: no other process gets this port meanwhile
         bound.bind(("127.0.0.1", 0))
         result = run("topics", "list", "-b", f"127.0.0.1:{bound.getsockname()[1]}")
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)

@@ -199,7 +199,9 @@ def test_an_election_of_nothing_in_particular_is_wrong_use(arguments: list[str],
     assert why in refused("elect", "-b", "127.0.0.1:1", *arguments)
 
 
-def test_brokers_that_are_too_old_are_told_apart_by_what_they_lack(broker: SmallCluster, address: str) -> None:
+def test_brokers_that_are_too_old_are_distinguished_by_the_requests_they_lack(
+    broker: SmallCluster, address: str
+) -> None:
     broker.versions |= {ELECT: range(1), ALTER: range(0), LIST: range(0)}
     told = refused("elect", "-b", address, "--unclean", "-t", "topic")
     assert "elect leaders (unclean): UNSUPPORTED_VERSION (35): brokers from 2.2 on do it for preferred leaders" in told
@@ -209,10 +211,10 @@ def test_brokers_that_are_too_old_are_told_apart_by_what_they_lack(broker: Small
     assert run("topics", "reassign", "-b", address, "--topics", "topic").exit_code == 0
 
 
-# ---- with brokers of ours
+# ---- with our brokers
 
 
-def test_the_commands_of_the_page_work_as_printed_with_brokers_of_ours(
+def test_the_commands_of_the_page_work_as_printed_with_our_brokers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -171,7 +171,7 @@ def test_a_broker_of_the_tour_that_does_not_start_shows_why(tmp_path: Path) -> N
         pytest.fail("it cannot start")
 
 
-def test_a_broker_of_the_tour_that_says_much_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_of_the_tour_that_logs_much_is_not_blocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "loud"
     program.write_text(
         f"#!{sys.executable}\nimport sys, time\nsys.stderr.write('warning: loud\\n' * 3)\n"
@@ -187,5 +187,5 @@ def test_a_broker_of_the_tour_that_says_much_goes_on(tmp_path: Path, monkeypatch
         assert stage.shown[-1] == "listening on 127.0.0.1:1 (PLAINTEXT), logs in x"
         deadline = time.monotonic() + 240
         while not (tmp_path / "end").exists():
-            assert time.monotonic() < deadline, "it waits for somebody who reads"
+            assert time.monotonic() < deadline, "it waits for a reader"
             time.sleep(0.01)

@@ -223,7 +223,7 @@ def test_a_marker_that_the_leader_refuses_is_an_error() -> None:
     ],
     ids=lambda each: each[0],
 )
-def test_an_old_cluster_is_told_from_which_release_on_it_can_be_done(arguments: tuple[str, ...]) -> None:
+def test_an_error_of_an_old_cluster_names_the_first_release_that_can_do_it(arguments: tuple[str, ...]) -> None:
     with scripted(Transactions({61: range(0), 65: range(0), 66: range(0)})) as address:
         result = run("transactions", *arguments, "-b", address)
     assert result.exit_code == 2

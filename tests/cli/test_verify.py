@@ -19,7 +19,7 @@ def test_a_sound_log_is_one_line_and_status_0() -> None:
     assert result.stdout.endswith(": sound\n")
 
 
-def test_damage_is_told_with_its_place_and_what_to_do_and_status_1() -> None:
+def test_damage_is_reported_with_position_and_advice_and_status_1() -> None:
     result = run("verify", LOG.partition_dir(named=True))
     assert result.exit_code == 1
     assert "position 2923..3441, offsets 54..59: crc: expected 0x32100ba7, found 0x92786504" in result.stdout

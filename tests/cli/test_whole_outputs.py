@@ -1,4 +1,4 @@
-"""What is left of an output when its command is interrupted, or its disk is full; and standard streams that fail."""
+"""The rest of an output when its command is interrupted, or its disk is full; and standard streams that fail."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_signal_in_the_middle_of_a_parquet_file_ends_the_process_without_a_tra
 
 
 @pytest.mark.parametrize("command", ["salvage", "convert"])
-def test_a_log_directory_that_is_interrupted_has_whole_partitions_alone_and_is_gone_on_with(
+def test_an_interrupted_log_directory_has_only_whole_partitions_and_is_continued(
     command: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from magicbyte.tools.offline import writer
@@ -132,7 +132,7 @@ def test_a_log_directory_that_is_interrupted_has_whole_partitions_alone_and_is_g
     assert all((out / name).read_bytes() == (whole / name).read_bytes() for name in names(whole))
 
 
-def test_a_compaction_that_was_killed_within_a_deletion_is_gone_on_with(logs: Path) -> None:
+def test_a_compaction_that_was_killed_within_a_deletion_is_continued(logs: Path) -> None:
     assert run("rebuild-index", logs, "--write").exit_code == 0
     folder, lost = logs / "orders-0", logs / "orders-1"
     (folder / f"{0:020}.log").rename(folder / f"{0:020}.log.deleted")
@@ -204,12 +204,12 @@ def test_a_new_output_has_the_permissions_that_the_umask_leaves_and_an_old_one_k
         assert run("cat", logs, "-o", new).exit_code == run("cat", logs, "-o", old).exit_code == 0
     finally:
         os.umask(before)
-    assert (set(seen), len(seen)) == ({0o600}, 4), "nobody else reads what is not whole"
+    assert (set(seen), len(seen)) == ({0o600}, 4), "no other user reads a partial output"
     assert (stat.S_IMODE(new.stat().st_mode), stat.S_IMODE(old.stat().st_mode)) == (0o640, 0o604)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_output_is_on_the_disk_before_it_has_its_name_and_the_name_behind_it(
+def test_an_output_is_synced_before_it_is_renamed_and_its_folder_after_it(
     form: str, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
@@ -257,7 +257,7 @@ def test_dev_stdout_is_written_directly(logs: Path, tmp_path: Path) -> None:
     assert (tmp_path / "found").read_text() == run("cat", logs).stdout
 
 
-def test_what_stands_in_front_of_damage_is_written(logs: Path, tmp_path: Path) -> None:
+def test_data_before_damage_is_written(logs: Path, tmp_path: Path) -> None:
     segment = logs / "orders-1" / f"{200:020}.log"
     segment.write_bytes(segment.read_bytes()[:-1])
     result = run("cat", logs, "--format", "parquet", "-o", tmp_path / "out")
@@ -308,7 +308,7 @@ def test_a_full_disk_under_indexes_and_modules_leaves_nothing_half(logs: Path, t
 
 
 def shell(line: str, *arguments: str | Path) -> tuple[int, str]:
-    """The status and stderr of `"$@"`, a command of ours, with what `line` puts behind it."""
+    """The status and stderr of `"$@"`, one of our commands, followed by `line`."""
     done = subprocess.run(
         ["bash", "-c", f'set -o pipefail; "$@" {line}', "bash", *PROGRAM, *map(str, arguments)],
         capture_output=True, text=True, timeout=240,
@@ -365,7 +365,7 @@ def test_a_fifo_is_refused_as_a_segment_and_not_waited_for(
     segment = logs / "orders-0" / f"{0:020}.log"
     fifo = tmp_path / segment.name
     os.mkfifo(fifo)
-    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for somebody to write"))
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it waits for a writer"))
     signal.alarm(20)
     try:
         result = run(command, fifo, *(str(segment) if each == "LOG" else each for each in PATHS[command]))

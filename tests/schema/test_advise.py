@@ -42,7 +42,7 @@ def test_the_encoding_of_the_fewest_bytes_is_advised(
 
 
 @pytest.mark.parametrize(("type_", "growth"), [("int16", 1), ("int32", 1), ("int64", 2), ("[]int64", 2)])
-def test_the_worst_that_one_value_can_cost_is_told(type_: str, growth: int) -> None:
+def test_the_largest_cost_of_one_value_is_reported(type_: str, growth: int) -> None:
     assert advice_on(type_, 1).worst_growth == growth
 
 

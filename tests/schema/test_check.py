@@ -94,7 +94,7 @@ def test_gaps_and_excess_are_errors(versions: str, encoding: Json) -> None:
     assert rules(field(versions=versions, encoding=encoding)) == ["encoding-coverage"]
 
 
-def test_ranges_that_share_versions_are_told_even_with_another_between() -> None:
+def test_overlapping_ranges_are_reported_even_with_another_between() -> None:
     assert rules(field(encoding={"0-5": "fixed32", "5+": "packed32"})) == ["encoding-overlap"]
     assert rules(field(encoding={"0+": "fixed32", "1-2": "packed32", "4-5": "packed32"})) == ["encoding-overlap"] * 2
 
@@ -138,7 +138,7 @@ def test_doubled_range_texts_are_noticed_even_with_one_name() -> None:
     assert [(error.rule, error.warning) for error in errors] == [(Rule.DUPLICATE_KEY, False)]
 
 
-def test_the_faulty_examples_of_the_document_are_told_in_one_go() -> None:
+def test_the_faulty_examples_of_the_document_are_all_reported_in_one_run() -> None:
     text = framed(
         '{ "name": "LeaderId", "type": "int32", "versions": "0+", "entityType": "brokerId",\n'
         '  "encoding": { "0-9": "fixed32", "10+": "unsigned32" } },\n'
@@ -164,7 +164,7 @@ def test_an_encoding_goes_with_all_else_that_an_integer_may_have() -> None:
 
 
 def test_a_sound_file_becomes_a_tree() -> None:
-    text = """// what comes first
+    text = """// the first comment
     {"apiKey": "3", "type": "request", "name": "TickRequest", "validVersions": "0-5", "flexibleVersions": "2+",
      "deprecatedVersions": "0", "listeners": ["broker"], "latestVersionUnstable": true, /* and now */ "fields": [
       {"name": "Sources", "type": "[]Source", "versions": "1+", "about": "Where from.", "fields": [
@@ -275,7 +275,7 @@ def test_versions_default_to_the_tagged_ones() -> None:
         ({"type": "Nobody"}, "unknown-struct"),
     ],
 )
-def test_a_broken_rule_of_a_field_is_told(keys: Json, rule: str) -> None:
+def test_a_broken_rule_of_a_field_is_reported(keys: Json, rule: str) -> None:
     assert rules(field(**keys)) == [rule]
 
 
@@ -292,7 +292,7 @@ def test_a_struct_has_the_name_of_no_other_and_not_the_messages() -> None:
     assert rules(field(type="Part", fields=[field()]), commonStructs=[common]) == ["same-struct"]
 
 
-def test_structs_inside_each_other_are_told_wherever_the_circle_is_entered() -> None:
+def test_structs_inside_each_other_are_reported_wherever_the_circle_is_entered() -> None:
     structs = [
         {"name": "Left", "versions": "0+", "fields": [field(type="[]Right")]},
         {"name": "Right", "versions": "0+", "fields": [field(type="Left")]},
@@ -368,7 +368,7 @@ def test_all_errors_of_a_folder_come_at_once(tmp_path: Path) -> None:
     assert list(load_directory(tmp_path)) == ["Tick"]
 
 
-def test_a_file_that_is_not_utf_8_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf_8_is_reported_with_the_position(tmp_path: Path) -> None:
     path = tmp_path / "tick.json"
     path.write_bytes(b'{"type":\n "d\xe9t"}')
     message, (error,) = read(path)

@@ -111,7 +111,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("what", "old", "new", "frame", "expected"), CASES, ids=[case[0] for case in CASES])
-def test_a_change_is_told(what: str, old: list[Json], new: list[Json], frame: Json, expected: list[Any]) -> None:
+def test_a_change_is_reported(what: str, old: list[Json], new: list[Json], frame: Json, expected: list[Any]) -> None:
     changes = compare(tick(*old), tick(*new, **frame))
     assert told(changes) == expected
     assert all(change.reason for change in changes)

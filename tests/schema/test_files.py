@@ -38,7 +38,7 @@ def test_every_schema_of_the_package_is_sound_and_named_as_its_file() -> None:
         assert load_bundled(name).name == name
 
 
-def test_an_unknown_message_is_told_with_the_one_that_may_be_meant() -> None:
+def test_an_unknown_message_is_reported_with_a_suggestion() -> None:
     with pytest.raises(UnknownMessageError, match=r"did you mean \"FetchRequest\"\?"):
         load_bundled("FetchReqest")
     with pytest.raises(UnknownMessageError, match=r"there are [0-9]+ messages, from A"):

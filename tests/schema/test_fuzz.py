@@ -27,7 +27,7 @@ def real_files() -> tuple[str, ...]:
     return (*kafka, *(json.dumps(random_schema(random.Random(seed)), indent=1) for seed in range(10)))
 
 
-def is_told(outcome: tuple[MessageSchema | None, list[SchemaError]]) -> bool:
+def is_reported(outcome: tuple[MessageSchema | None, list[SchemaError]]) -> bool:
     """Return whether a check came to what it may: a tree or an error, and every error whole."""
     message, errors = outcome
     assert all(each.line > 0 and each.column > 0 and each.expected and each.found and each.mend for each in errors)
@@ -37,30 +37,30 @@ def is_told(outcome: tuple[MessageSchema | None, list[SchemaError]]) -> bool:
 
 
 @given(text=st.text(max_size=200))
-def test_any_text_is_told(text: str) -> None:
-    assert is_told(check(text))
+def test_errors_in_any_text_are_reported(text: str) -> None:
+    assert is_reported(check(text))
 
 
 @given(parts=st.lists(PARTS, max_size=60))
-def test_any_parts_of_the_language_are_told(parts: list[str]) -> None:
-    assert is_told(check("".join(parts)))
+def test_errors_in_any_parts_of_the_language_are_reported(parts: list[str]) -> None:
+    assert is_reported(check("".join(parts)))
 
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_a_real_file_with_parts_taken_out_doubled_or_put_in_is_told(data: st.DataObject) -> None:
+def test_errors_in_a_real_file_with_parts_removed_doubled_or_inserted_are_reported(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(real_files()))
     for _ in range(data.draw(st.integers(1, 3))):
         start = data.draw(st.integers(0, len(text)))
         end = min(len(text), start + data.draw(st.integers(0, 40)))
         other = data.draw(st.one_of(st.just(""), PARTS, st.just(text[start:end] * 2), st.text(max_size=5)))
         text = text[:start] + other + text[end:]
-    assert is_told(check(text))
+    assert is_reported(check(text))
 
 
 @settings(max_examples=300)
 @given(data=st.data())
-def test_a_real_file_with_other_values_is_told(data: st.DataObject) -> None:
+def test_errors_in_a_real_file_with_other_values_are_reported(data: st.DataObject) -> None:
     """Mutates the values, not the text, so that what is checked lies behind the JSON."""
     schema = json.loads(data.draw(st.sampled_from(real_files())))
     words = ["0+", "3-1", "none", "int64", "[]int32", "[]Topic", "Topics", "packed32", "-1", "0x7f", "null"]
@@ -71,7 +71,7 @@ def test_a_real_file_with_other_values_is_told(data: st.DataObject) -> None:
         chosen = data.draw(st.sampled_from(objects))
         key = data.draw(st.sampled_from([*sorted(chosen), "tag", "taggedVersions", "encoding", "default", "type"]))
         chosen[key] = data.draw(values)
-    assert is_told(check(json.dumps(schema)))
+    assert is_reported(check(json.dumps(schema)))
 
 
 def objects_in(value: object) -> list[dict[str, object]]:
@@ -84,7 +84,7 @@ def objects_in(value: object) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"fields": [' * 100_000, "/*" * 200_000, '"' + "\\u0041" * 100_000])
 def test_deep_and_endless_texts_end(text: str) -> None:
-    assert is_told(check(text))
+    assert is_reported(check(text))
 
 
 def test_a_large_file_full_of_errors_is_checked_in_seconds() -> None:

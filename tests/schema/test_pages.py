@@ -101,7 +101,7 @@ def test_the_history_names_nothing_but_apis_and_their_versions() -> None:
         assert set(api) <= {"releases", "notes"}
 
 
-def test_encodings_nulls_tags_and_defaults_are_told_with_their_versions() -> None:
+def test_encodings_nulls_tags_and_defaults_are_shown_with_their_versions() -> None:
     message, errors = check(
         """{"type": "data", "name": "Reading", "about": "A reading.", "validVersions": "0-3", "flexibleVersions": "2+",
         "fields": [

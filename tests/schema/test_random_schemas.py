@@ -184,7 +184,7 @@ FAULTS: dict[str, tuple[Rule, Callable[[Json, random.Random], bool]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_a_random_schema_is_told_with_its_rule_and_place(fault: str) -> None:
+def test_a_fault_in_a_random_schema_is_reported_with_rule_and_position(fault: str) -> None:
     rule, breaks = FAULTS[fault]
     told = 0
     for seed in range(60):

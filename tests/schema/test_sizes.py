@@ -76,7 +76,7 @@ def test_every_golden_message_has_the_size_that_kafka_wrote() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_schemas_with_random_encodings_have_the_sizes_of_what_is_written(seed: int) -> None:
+def test_sizes_of_random_schemas_with_random_encodings_are_those_of_the_written_bytes(seed: int) -> None:
     message, errors = check(json.dumps(random_schema(random.Random(seed))))
     assert message is not None, errors
     generated = compiled(message)
@@ -168,7 +168,7 @@ def test_null_needs_a_nullable_version() -> None:
         ("[]int32", [None]), ("[]int32", {"a": 1}), ("[]int16", [0, 40000]),
     ],
 )  # fmt: skip
-def test_a_value_that_does_not_fit_is_told_with_the_way_to_it(type_: str, value: object) -> None:
+def test_a_value_that_does_not_fit_is_reported_with_its_path(type_: str, value: object) -> None:
     with pytest.raises(SchemaValueError, match=r"^a(\[[0-9]\])?: expected "):
         measure(tick(field(type=type_)), 0, {"a": value})
 
@@ -184,6 +184,6 @@ def test_names_are_those_of_the_fields() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "9" * 5000, '{"a" 1}'])
-def test_what_is_no_json_is_told(text: str) -> None:
+def test_invalid_json_is_refused(text: str) -> None:
     with pytest.raises(SchemaValueError, match=r"expected JSON"):
         parse_json(text)

@@ -58,5 +58,5 @@ def test_a_range_inside_another(inner: str, outer: str, is_subset: bool) -> None
         ("0-9", ["2-7", "3-4"], ["0-1", "8-9"]),
     ],
 )
-def test_what_is_left_when_parts_are_taken_out(whole: str, parts: list[str], left: list[str]) -> None:
+def test_parts_can_be_subtracted(whole: str, parts: list[str], left: list[str]) -> None:
     assert [str(each) for each in Versions.parse(whole).without(map(Versions.parse, parts))] == left

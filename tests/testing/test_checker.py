@@ -50,7 +50,7 @@ Plant = Callable[[History, random.Random], None]
 def sends(
     history: History, outcome: OperationOutcome = OperationOutcome.OK, kind: Kind = Kind.SEND
 ) -> list[tuple[int, int, Sent]]:
-    """Return operation, step and record of the sends with a known offset, or whose offset nobody told."""
+    """Return operation, step and record of the sends with a known offset, or with an unknown one."""
     return [
         (number, at, step)
         for number, operation in enumerate(history)
@@ -274,7 +274,7 @@ def test_a_value_between_two_that_were_read_is_lost_if_it_was_acknowledged(
     assert kinds_of([ok("x", Sent("p", 1, 0)), middle, ok("x", Sent("p", 3, 2)), reading((0, 1), (2, 3))]) == expected
 
 
-def test_a_value_behind_the_last_that_was_read_is_unseen_only_after_reading_to_the_end() -> None:
+def test_a_value_after_the_last_read_one_is_unseen_only_after_reading_to_the_end() -> None:
     history = [ok("x", Sent("p", 1, 0)), ok("x", Sent("p", 2, 1)), reading((0, 1))]
     assert kinds_of(history) == {K.UNSEEN}
     assert kinds_of(history, HistoryRules(read_to_end=False)) == set()
@@ -305,7 +305,7 @@ def test_a_record_may_be_there_twice_where_a_producer_without_idempotence_sent_i
     assert kinds_of([ok("x", Sent("p", 1, 1, may_repeat=True)), twice]) == set()
 
 
-def test_a_process_that_is_repositioned_or_crashes_may_read_again_and_one_that_goes_on_may_not() -> None:
+def test_a_process_may_read_again_after_a_seek_or_a_crash_and_not_otherwise() -> None:
     sent, again = ok("x", Sent("p", 1, 0)), reading((0, 1))
     assert kinds_of([sent, again, again]) == {K.NONMONOTONIC_POLL}
     assert kinds_of([sent, again, replace(again, repositioned=("p",))]) == set()

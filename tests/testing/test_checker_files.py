@@ -128,7 +128,7 @@ def test_the_command_tells_by_its_exit_status(tmp_path: Path) -> None:
 # ---- a recorder
 
 
-def test_a_recorder_notes_what_is_told_and_otherwise_that_nobody_knows() -> None:
+def test_a_recorder_notes_given_outcomes_and_otherwise_unknown_ones() -> None:
     ticks = itertools.count(100)
     recorder = Recorder(lambda: next(ticks))
     with recorder.send("a", "p", 1, key="k") as first:

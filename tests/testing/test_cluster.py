@@ -34,7 +34,7 @@ def shared(clock: TurnedClock) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(shared: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A topic of this test with a replica on each broker of the cluster, which is whole again behind it."""
+    """A topic of this test with a replica on each broker of the cluster, which is restored after it."""
     name = f"topic-{request.node.name}"[:100]
 
     async def make() -> None:

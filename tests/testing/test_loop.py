@@ -60,17 +60,17 @@ def test_a_paused_process_runs_nothing_and_then_everything_in_its_order(loop: Vi
 
     async def history() -> None:
         tasks = [process.spawn(ticks("a", 1.0)), process.spawn(ticks("b", 1.5))]
-        cancelled = loop.call_later(5, told.append, "of nobody")
+        cancelled = loop.call_later(5, told.append, "of no process")
         await asyncio.sleep(1.2)
         process.pause()
         await asyncio.sleep(10)
         cancelled.cancel()
-        assert told == ["a 0", "of nobody"]
+        assert told == ["a 0", "of no process"]
         process.resume()
         await asyncio.gather(*tasks)
 
     loop.run(history())
-    assert told == ["a 0", "of nobody", "b 0", "a 1", "a 2", "b 1", "b 2"]
+    assert told == ["a 0", "of no process", "b 0", "a 1", "a 2", "b 1", "b 2"]
     loop.shut_down()
 
 

@@ -1,4 +1,4 @@
-"""Brokers that nobody leaves, interrupted starts, forked children, and clocks that a test has frozen."""
+"""Brokers that are not left, interrupted starts, forked children, and clocks that a test has frozen."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ def script(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 NEVER_LEFT = {
     "a broker": ("Broker().__enter__()", 0),
-    "an exception behind it": ("broker = Broker().__enter__(); raise SystemExit(3)", 3),
+    "an exception after it": ("broker = Broker().__enter__(); raise SystemExit(3)", 3),
     "one with a directory": ("broker = Broker(directory='kept').__enter__()", 0),
     "a cluster": ("cluster = Cluster(1).__enter__()", 0),
 }

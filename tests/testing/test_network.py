@@ -49,7 +49,7 @@ class Net:
 
 
 async def echo(stream: Stream) -> None:
-    """Send back what comes, until there is no more."""
+    """Echo all bytes until the end of the stream."""
     try:
         while data := await stream.read(1000):
             await stream.write([data])
@@ -109,7 +109,7 @@ def test_a_writer_waits_for_a_reader_and_a_write_that_does_not_wait_returns_the_
     Net(silence).run(history)
 
 
-def test_what_was_sent_before_the_end_can_be_read_and_a_write_behind_it_fails_in_the_end() -> None:
+def test_bytes_sent_before_the_end_can_be_read_and_later_writes_fail() -> None:
     async def says_goodbye(stream: Stream) -> None:
         await stream.write([b"bye"])
         stream.close()
@@ -118,7 +118,7 @@ def test_what_was_sent_before_the_end_can_be_read_and_a_write_behind_it_fails_in
         stream = await net.connect()
         assert await read_all(stream) == b"bye"
         assert stream.is_abandoned
-        await stream.write([b"who reads this?"])
+        await stream.write([b"unread bytes"])
         await asyncio.sleep(1)
         with pytest.raises(NetworkError, match="Broken pipe"):
             await stream.write([b"nobody"])
@@ -153,7 +153,7 @@ def test_a_listener_is_called_as_long_as_there_is_something_to_read() -> None:
     Net(sends).run(history)
 
 
-def test_where_nobody_listens_a_connection_is_refused_and_an_unknown_host_has_no_address() -> None:
+def test_without_a_listener_a_connection_is_refused_and_an_unknown_host_has_no_address() -> None:
     async def history(net: Net) -> None:
         with pytest.raises(NetworkError, match="there:1: Connection refused"):
             await net.here.connect("there", 1)

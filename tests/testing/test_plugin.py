@@ -22,7 +22,9 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """An empty test suite, in whose run the plugin is the only one."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # a test written anew in the same second passes for the old one
+    monkeypatch.setenv(
+        "PYTHONDONTWRITEBYTECODE", "1"
+    )  # else a test rewritten within the same second would run from the old bytecode
     return pytester
 
 

@@ -50,7 +50,7 @@ def calls(store: MetadataStore) -> list[Callable[[], object]]:
     ]
 
 
-def test_a_session_that_is_cut_off_for_less_than_its_timeout_goes_on(tree: SimulatedTree, clock: Clock) -> None:
+def test_a_session_that_is_cut_off_for_less_than_its_timeout_continues(tree: SimulatedTree, clock: Clock) -> None:
     told: list[object] = []
     store, other = tree.session(listener=told.append, timeout_ms=6000), tree.session()
 

@@ -374,7 +374,7 @@ def test_large_answers_wait_for_a_reader_that_does_not_read() -> None:
         assert world.network.bytes_moved > 7_200_000
 
 
-def test_a_history_that_does_not_end_says_who_waits_for_what() -> None:
+def test_a_history_that_does_not_end_names_the_waiting_tasks() -> None:
     with World(10, most_virtual_s=100) as world:
         broker = world.broker(0)
 
@@ -388,7 +388,7 @@ def test_a_history_that_does_not_end_says_who_waits_for_what() -> None:
         assert "broker-0.1: Background._flush > sleep" in str(caught.value)
 
 
-def test_a_fault_of_ours_in_a_task_that_nobody_waits_for_fails_the_history() -> None:
+def test_a_bug_in_a_task_that_is_not_awaited_fails_the_history() -> None:
     async def fails() -> None:
         raise ValueError("planted")
 

@@ -19,7 +19,7 @@ def test_a_process_is_known_until_it_has_ended(tmp_path: Path) -> None:
     process.send(signal.SIGTERM)
     assert process.wait(PATIENCE_S)
     assert not process.is_alive
-    process.send(signal.SIGTERM)  # to nobody
+    process.send(signal.SIGTERM)  # to a process that has ended
 
 
 def test_another_process_with_the_number_is_neither_taken_for_it_nor_signalled(tmp_path: Path) -> None:

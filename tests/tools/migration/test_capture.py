@@ -53,7 +53,7 @@ SEEN = of(("Metadata", 1), ("Metadata", 4), ("Metadata", 9))
 
 
 def wire_exchanges(broker: str) -> list[tuple[str, list[tuple[bytes, bytes]]]]:
-    """What was sent to a real broker and what it answered, in each case, in the order of the case."""
+    """The requests to a real broker and its answers, in each case, in the order of the case."""
     return [(case.info["api"], list(case.exchanges().values())) for case in wire_cases(broker)]
 
 
@@ -235,7 +235,7 @@ def test_a_request_that_the_port_before_did_not_end_takes_no_bytes_of_the_next_c
     assert read(pcap([*begun, *unseen]))[0] == SEEN + of(("Produce", 2)) + SEEN
 
 
-def test_a_file_that_is_cut_off_tells_what_came_before() -> None:
+def test_a_truncated_file_gives_the_packets_before_the_cut() -> None:
     found, summary = read(pcap([*connection(ASKED), packet(CLIENT, BROKER, 1, bytes(99))])[:-150])
     assert (found, summary.note) == (SEEN, "the file ends, or is damaged, in the middle of a packet")
 
@@ -348,7 +348,7 @@ def answers_to(requests: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
 @pytest.mark.parametrize("client", [LOW, CLIENT], ids=["low", "high"])
 @pytest.mark.parametrize("broker", [HIGH, BROKER], ids=["from a high port", "from a low one"])
 @pytest.mark.parametrize("seen", ["both directions", "requests only"])
-def test_the_client_is_told_by_what_it_sends_whatever_its_port(client: End, broker: End, seen: str) -> None:
+def test_the_client_is_recognized_by_its_requests_whatever_its_port(client: End, broker: End, seen: str) -> None:
     packets = connection(answers_to(ASKED), client, broker, begins=False)
     if seen == "requests only":  # as tcpdump 'dst port PORT' records it
         requests = packet(client, broker, 0)[26:30]

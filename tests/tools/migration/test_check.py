@@ -45,7 +45,7 @@ def test_a_client_breaks_by_exactly_the_versions_that_a_real_broker_refuses(name
 
 
 def test_each_real_client_that_real_4_x_refuses_is_named_and_no_other() -> None:
-    """By what it sent to 3.9.1 in each step, beside what came of the same step with 4.1."""
+    """By its requests to 3.9.1 in each step, compared with the outcome of the same step with 4.1."""
     rows = [json.loads(line) for line in TRAFFIC.read_text().splitlines()]
     outcomes: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for client, step, first, last, outcome, sent in rows:

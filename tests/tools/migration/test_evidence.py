@@ -264,7 +264,7 @@ def test_what_is_not_known_is_named_with_what_tells_it() -> None:
 
 
 def test_a_lone_old_broker_with_an_empty_topic_is_not_done() -> None:
-    """0.10.2.2 returns no settings: nobody knows in which format it will store the first record."""
+    """0.10.2.2 returns no settings: the format of the first record is unknown until it is stored."""
     world = World(brokers=[broker(0, "0.10.2")], topic=TopicFacts("orders", shares=True))
     world.sources = []
     stage = stage_of_cluster(world.brokers, [world.plan(Format.V1).stage], Format.V1, (), world.unknown_clients)

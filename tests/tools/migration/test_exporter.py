@@ -1,4 +1,4 @@
-"""Pages of numbers: of brokers of ours, and of Kafka's behind an exporter, with rules of several kinds."""
+"""Pages of numbers: of our brokers, and of Kafka's with an exporter, with rules of several kinds."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def read(text: str) -> dict[SeenRequests, Seen]:
     return dict(sightings)
 
 
-def test_a_broker_of_ours_tells_who_and_when() -> None:
+def test_our_broker_reports_clients_and_times() -> None:
     labels = 'client_id="a",software="b",software_version="c",address="d",request="Fetch",version="3"'
     found = read(
         f"magicbyte_client_requests_total{{{labels}}} 5\n"

@@ -90,7 +90,7 @@ def test_a_topic_has_its_own_step(step: Step, said: str) -> None:
     assert procedure(stage(ClusterStep.TOPICS), [NEW], {"t": topic}, "b")[0].do.startswith(said)
 
 
-def test_nothing_is_said_against_a_format_that_everybody_knows() -> None:
+def test_there_is_no_objection_to_a_format_that_all_clients_know() -> None:
     assert objections([NEW], [], planned(READY, Format.V0), Format.V1) == []
 
 
@@ -119,13 +119,13 @@ def test_old_consumers_are_an_objection_and_old_producers_are_none() -> None:
     ]
 
 
-def test_what_is_stored_in_a_newer_format_is_an_objection_at_kafkas_brokers_alone() -> None:
+def test_records_in_a_newer_format_are_an_objection_at_kafkas_brokers_alone() -> None:
     (objection,) = objections([NEW], [], planned(READY, Format.V1), Format.V0)
     assert objection.startswith("format v1 stays in the log")
     assert objections([replace(NEW, is_ours=True)], [], planned(READY, Format.V1), Format.V0) == []
 
 
-def test_consumers_that_nobody_saw_are_an_objection_where_the_format_is_raised() -> None:
+def test_unseen_consumers_are_an_objection_where_the_format_is_raised() -> None:
     unknown = [Unknown("clients", "no client was seen", "give --capture")]
     (objection,) = objections([NEW], [], planned(READY), Format.V1, unknown)
     assert objection == "whether consumers read format v1 is not known: clients: no client was seen: give --capture"

@@ -102,7 +102,7 @@ FRAGMENTS = (
     ", correlationId=", ", correlationId=1) -- ", "} -- ", ";", " from connection ", " from client /", "1:1-",
     "ClientInformation(softwareName=", ", softwareVersion=", ")", "9" * 20, "a", " ", "\u20ac",
 )  # fmt: skip
-"""What a client can write into its id to have a pattern begin again, or go on."""
+"""What a client can write into its id so that a pattern restarts or continues."""
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

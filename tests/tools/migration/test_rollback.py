@@ -1,4 +1,4 @@
-"""Rolling a canary back: what is removed, where that would lose records, and where it would bring nothing."""
+"""Rolling a canary back: removed settings, where that would lose records, and where it has no effect."""
 
 from dataclasses import replace
 
@@ -55,7 +55,7 @@ def test_a_copy_of_which_nothing_is_known_is_said_to_be_unknown() -> None:
     assert reason.startswith("orders-0: whether the copies on brokers 9 hold the new format is not known")
 
 
-def test_a_broker_of_ours_keeps_its_data() -> None:
+def test_our_broker_keeps_its_data() -> None:
     found = rolled(replace(CHANGED, in_sync=(1,)), canary=replace(CANARY, is_ours=True))
     assert (found.refused, found.removed) == ((), ())
     assert [each.do.split(":")[0] for each in found.steps] == [

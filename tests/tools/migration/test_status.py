@@ -72,7 +72,7 @@ def test_a_format_above_the_protocol_is_a_danger() -> None:
 
 
 @pytest.mark.parametrize("line", ["0.10.0", "0.11.0", "1.1", "2.8", "3.9", "4.1"])
-def test_a_release_is_told_by_the_versions_that_it_takes(line: str) -> None:
+def test_a_release_is_recognized_by_the_versions_that_it_accepts(line: str) -> None:
     assert line in releases_of(Release.of(line).answered())
     assert BrokerFacts(0, "", Release.of(line).answered(), None).software.startswith("Kafka ")
 

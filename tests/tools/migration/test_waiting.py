@@ -53,7 +53,7 @@ def test_nothing_is_known_while_no_broker_answers() -> None:
 
 @pytest.mark.parametrize("step", [ClusterStep.RAISE_PROTOCOL, ClusterStep.JUDGE_CANARY, ClusterStep.SET_DEFAULT])
 def test_a_broker_that_does_not_return_its_settings_has_not_been_seen_to_take_a_step(step: ClusterStep) -> None:
-    """One of 0.10.0 to 0.10.2, whose protocol and format nobody can ask for."""
+    """One of 0.10.0 to 0.10.2, which returns neither its protocol nor its format."""
     known, hidden = broker(0, "0.11.0", "0.11.0", "0.11.0"), broker(1, "0.10.2")
     found = progress_of(stage(step), [0, 1], [known, hidden], 0)
     assert (found.is_done, found.is_over, found.unknown) == (False, True, (1,))

@@ -1,4 +1,4 @@
-"""Two brokers of ours for each test."""
+"""Two of our brokers for each test."""
 
 from collections.abc import Iterator
 

@@ -4,12 +4,12 @@ Mirror, source and target are processes of their own, killed by SIGKILL; brokers
 directory. The source has sets when the mirror starts, so that it has several on their way, and gets more meanwhile. At
 the end a mirror runs until it has caught up, and everything is compared.
 
-In some runs the target has another number of partitions, so that keys decide; groups are not taken along then.
+In some runs the target has another number of partitions, so that keys decide; groups are not copied then.
 
-Run: python tests/tools/mirror/kills.py FIRST LAST [SOURCE TARGET] [--seconds N]   (seeds; puts what came of them in
-place of earlier runs of them in kills.json, and begins none when N seconds are over. With two versions of Kafka
-between their brokers, sets of magic 2 alone; in kills-kafka.json. The table in docs/evidence/mirror-proof.md is written
-anew)
+Run: python tests/tools/mirror/kills.py FIRST LAST [SOURCE TARGET] [--seconds N]   (seeds; their outcomes
+replace those of earlier runs in kills.json, and none begins when N seconds are over. With two versions of Kafka
+between their brokers, sets of magic 2 alone; in kills-kafka.json. The table in docs/evidence/mirror-proof.md is
+rewritten)
 """
 
 import argparse
@@ -55,7 +55,7 @@ VICTIMS = ("mirror", "source", "target")
 SECONDS = 240  # for anything
 START = 1_700_000_000_000
 BACKLOG, MEANWHILE = 200, 40  # sets
-BY_PROGRESS = 0.6  # the share of kills whose moment is told by what is at the target; of the others it is a time
+BY_PROGRESS = 0.6  # the share of kills at a given state of the target; the others are at a given time
 FORMATS = [Format.V2, Format.V2, Format.V1, Format.V0]
 KEYED = 0.25  # the share of runs with another number of partitions at the target
 KEYS = 17  # of each partition of the source
@@ -68,7 +68,7 @@ PROCESSES.set_forkserver_preload(
 
 
 def command(arguments: list[str], log: Path) -> None:
-    """Be a process that runs a command of ours; what it says is added to a file."""
+    """A process that runs one of our commands; its output is appended to a file."""
     with log.open("ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -82,7 +82,7 @@ def started(arguments: list[str], log: Path) -> Any:
 
 
 class Ours:
-    """A broker of ours in a process of its own."""
+    """Our broker in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -135,7 +135,7 @@ def wait_for(address: str, process: Any) -> None:
 
 @dataclass
 class Outcome:
-    """What a run was, and what came of it."""
+    """The parameters of a run, and its outcome."""
 
     seed: int
     format: str
@@ -314,7 +314,7 @@ class Run:
             self.compare_records(values, target.get(key, []))
 
     def compare_records(self, source: list[bytes | None], target: list[bytes | None]) -> None:
-        """Count what is missing, what is there again, and what is not where it belongs: going on, or back to go on."""
+        """Count missing and repeated records, and those that follow a gap."""
         order = {value: at for at, value in enumerate(source)}
         assert len(order) == len(source)
         found = [order[value] for value in target]
@@ -420,7 +420,7 @@ def save(results: Path, found: list[dict[str, Any]], versions: list[str]) -> Non
 
 
 def table() -> str:
-    """Return what came of the recorded runs as Markdown."""
+    """Return the outcomes of the recorded runs as Markdown."""
     rows: list[list[str]] = []
     for results in (RESULTS, KAFKA_RESULTS):
         recorded = json.loads(results.read_text())

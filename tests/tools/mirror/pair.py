@@ -1,4 +1,4 @@
-"""Two clusters of ours, a client of each, and a mirror between them that can be made to crash."""
+"""Two of our clusters, a client of each, and a mirror between them that can be made to crash."""
 
 import asyncio
 import hashlib

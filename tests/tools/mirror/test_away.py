@@ -1,4 +1,4 @@
-"""Brokers that stop and start while a mirror runs: whatever they answer meanwhile, it goes on."""
+"""Brokers that stop and start while a mirror runs: whatever they answer meanwhile, it continues."""
 
 import asyncio
 import re
@@ -55,7 +55,7 @@ async def fill(here: Client, topic: str, lap: int) -> None:
 
 @pytest.mark.parametrize("how", FAULTS)
 @pytest.mark.parametrize("side", ASKED)
-def test_a_mirror_that_runs_goes_on_whatever_a_broker_answers_while_it_starts_again(
+def test_a_running_mirror_continues_whatever_a_restarting_broker_answers(
     ends: dict[str, Broker], side: str, how: str
 ) -> None:
     topic = f"{side}-{list(FAULTS).index(how)}"
@@ -84,7 +84,7 @@ def test_a_mirror_that_runs_goes_on_whatever_a_broker_answers_while_it_starts_ag
 
 
 @pytest.mark.parametrize("how", FAULTS)
-def test_an_identical_copy_that_runs_goes_on_too(ends: dict[str, Broker], how: str, tmp_path: Path) -> None:
+def test_a_running_identical_copy_continues_too(ends: dict[str, Broker], how: str, tmp_path: Path) -> None:
     topic = f"identical-{list(FAULTS).index(how)}"
 
     async def work() -> None:

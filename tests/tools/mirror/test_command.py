@@ -1,4 +1,4 @@
-"""What the command says to somebody who is wrong about something."""
+"""What the command prints after wrong use."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ def test_what_is_wrong_in_a_command_line_is_said_with_what_is_expected(changed: 
     ("address", "message"),
     [("no.such.host.invalid:9092", r"no broker answers: no\.such\.host\.invalid:9092"), ("127.0.0.1:1", "127.0.0.1:1")],
 )
-def test_a_cluster_that_is_not_there_is_told_at_once(side: str, other: str, address: str, message: str) -> None:
+def test_an_unreachable_cluster_is_reported_at_once(side: str, other: str, address: str, message: str) -> None:
     with Broker() as broker:
         result = command("mirror", side, address, other, broker.bootstrap_servers, "--topics", "topic")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -120,7 +120,7 @@ def test_ctrl_c_at_the_question_ends_it(pair: Pair) -> None:
 
 
 def typed(arguments: list[str], answer: str) -> tuple[str, int]:
-    """Return what a command prints on a terminal where somebody types an answer, and its exit status."""
+    """Return what a command prints on a terminal where an answer is typed, and its exit status."""
     controlling, terminal = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "magicbyte", *arguments], stdin=terminal, stdout=terminal, stderr=terminal
@@ -186,7 +186,7 @@ class Failing(Rounds):
     ],
 )
 def test_a_right_that_is_missing_is_named_at_once(side: str, api: str, code: ErrorCode) -> None:
-    """What a broker with access control refuses to strangers; another mirror with the right goes on."""
+    """A broker with access control refuses a mirror without rights; another one with the right continues."""
     with Broker() as source, Broker() as target:
         pair = Pair(source, target)
         pair.fill("topic", [Codec.GZIP])
@@ -219,7 +219,7 @@ def test_a_folder_that_cannot_be_made_is_named(pair: Pair, tmp_path: Path) -> No
     assert folder.rpartition("/")[0] in result.stderr
 
 
-def test_a_copy_that_has_no_room_any_more_ends_and_goes_on_when_there_is_some(pair: Pair, tmp_path: Path) -> None:
+def test_a_copy_on_a_full_disk_ends_and_a_rerun_continues_when_there_is_space(pair: Pair, tmp_path: Path) -> None:
     """A limit of the size of files stands for a disk that is full; index files take up to 10 MiB at first."""
     chance = random.Random(1)
 

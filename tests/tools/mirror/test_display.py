@@ -1,4 +1,4 @@
-"""What a terminal and Prometheus are told of a mirror: bytes, rates, lag, and the CPU time that closed sets save."""
+"""What a terminal and Prometheus show of a mirror: bytes, rates, lag, and the CPU time that closed sets save."""
 
 import os
 import pty
@@ -100,7 +100,7 @@ def test_the_line_at_the_end_tells_what_was_saved_lost_and_put_aside() -> None:
 
 
 def test_what_is_saved_follows_from_the_sets_that_were_opened(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two topics the one that was not looked at comes first, then the one of which more was copied."""
+    """Of two topics the one without a look-up comes first, then the one of which more was copied."""
     pair.fill("large", [Codec.GZIP])
     pair.fill("small", [Codec.GZIP])
     pair.fill("empty", [Codec.GZIP])
@@ -134,7 +134,7 @@ def test_opening_costs_what_it_takes_to_decompress_and_compress(form: Format) ->
         assert size == len(data)
 
 
-def test_what_is_saved_is_told_to_prometheus() -> None:
+def test_prometheus_gets_the_saved_cpu_time() -> None:
     found = families({"a": Copied(), "b": Copied()}, {"a": 7.5})
     (saved,) = (each for each in found if each.name == "magicbyte_mirror_saved_cpu_seconds")
     assert saved.samples == [("", {"topic": "a"}, 7.5)]
@@ -148,7 +148,7 @@ def test_the_page_of_the_mirror_has_every_metric() -> None:
     assert sorted(documented) == sorted(totals)
 
 
-def test_a_terminal_shows_a_table_while_it_goes_on_and_a_line_at_the_end(pair: Pair) -> None:
+def test_a_terminal_shows_a_table_during_the_run_and_a_line_at_the_end(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP], partitions=2)
     ours, theirs = pty.openpty()
     arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic", "--yes"]

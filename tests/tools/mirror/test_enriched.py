@@ -1,4 +1,4 @@
-"""Enriched topics at either side: what the tags promise decides; keys land by their hash; positions number anew."""
+"""Enriched topics at either side: tags decide; keys land by their hash; offsets are assigned by position."""
 
 import hashlib
 from collections.abc import Iterator
@@ -379,7 +379,7 @@ def test_by_ordinary_listeners_the_brokers_convert(both: EnrichedPair) -> None:
     both.run(same)
 
 
-def test_record_headers_are_not_lost_in_silence_on_the_way_to_an_enriched_topic(both: EnrichedPair) -> None:
+def test_record_headers_that_an_enriched_topic_cannot_hold_are_reported(both: EnrichedPair) -> None:
     async def fill(here: Client, there: Client) -> None:
         await make(here, configs={})
         await make(there)

@@ -69,7 +69,7 @@ def test_a_directory_goes_into_another_one_byte_for_byte(logs: Path, tmp_path: P
     assert (inside.exit_code, (logs / "copy").exists()) == (2, False)
 
 
-def test_another_directory_does_not_go_on_where_one_has_ended(broker: Broker, logs: Path, tmp_path: Path) -> None:
+def test_another_directory_does_not_continue_where_one_has_ended(broker: Broker, logs: Path, tmp_path: Path) -> None:
     shutil.copytree(logs, tmp_path / "other")
     for folder, status in ((logs, 0), (tmp_path / "other", 2)):
         done = run("mirror", "--from", folder, "--to", broker.bootstrap_servers, "--topics", "basic-.*", "--yes")

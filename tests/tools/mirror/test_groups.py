@@ -1,4 +1,4 @@
-"""Consumer groups at the target of a mirror: where they go on, and where an offset of the source is there."""
+"""Consumer groups at the target of a mirror: where they continue, and which offset there has a record of the source."""
 
 import asyncio
 import re
@@ -60,7 +60,7 @@ def headless(pair: Pair, before: int) -> None:
     pair.run(lambda here, _: admin.delete_records(here, "topic", 0, before))
 
 
-def test_a_group_goes_on_at_the_record_that_it_would_have_read_next(pair: Pair) -> None:
+def test_a_group_continues_at_the_record_that_it_would_have_read_next(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP], partitions=2)
     headless(pair, 34)
     commit(pair, "readers", 57, 100)
@@ -156,7 +156,7 @@ def test_groups_that_an_old_source_does_not_list_are_found_in_its_offsets(
     assert read == [(0, 1), (1, 2)]
 
 
-def test_groups_whose_offsets_may_not_be_read_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_whose_offsets_may_not_be_read_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(_: Client, topic: str, partition: int) -> tuple[int, int]:
         raise BrokerError(f"offsets of {topic}-{partition}", ErrorCode.TOPIC_AUTHORIZATION_FAILED, broker="broker 0")
 
@@ -174,7 +174,7 @@ def test_groups_whose_offsets_may_not_be_read_are_told_of(monkeypatch: pytest.Mo
     )
 
 
-def test_each_group_that_is_left_out_is_told_with_the_reason(pair: Pair) -> None:
+def test_each_omitted_group_is_reported_with_the_reason(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP], partitions=2)
     pair.run(lambda _, there: admin.create_topic(there, admin.NewTopic("spread", 3)))
     pair.fill("spread", [Codec.GZIP])
@@ -321,7 +321,7 @@ def test_old_wrappers_that_are_not_counted_are_exact_once_the_next_one_tells(pai
 
 
 @pytest.mark.parametrize("arguments", [["--to", "localhost:9", "--identical"], ["--to", "./folder"]])
-def test_groups_of_identical_copies_are_not_taken_along(arguments: list[str]) -> None:
+def test_groups_of_identical_copies_are_not_copied(arguments: list[str]) -> None:
     result = command("mirror", "--from", "localhost:9", "--topics", "x", "--sync-groups", *arguments)
     assert result.exit_code == 2
     assert "--sync-groups: " in result.stderr
@@ -346,7 +346,7 @@ def test_the_map_is_not_copied_on(pair: Pair) -> None:
         assert list(pair.mirror()) == ["topic"]
 
 
-def test_metrics_tell_what_was_copied_while_it_goes_on(pair: Pair) -> None:
+def test_metrics_show_the_copied_records_during_the_run(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
     ends = ["--from", pair.addresses[0], "--to", pair.addresses[1]]
     arguments = [*ends, "--topics", "topic", "--yes", "--http", "127.0.0.1:0"]

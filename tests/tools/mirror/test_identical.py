@@ -1,4 +1,4 @@
-"""Copies with the offsets and bytes of the source: into a log directory, and into a topic of ours that takes them."""
+"""Copies with the offsets and bytes of the source: into a log directory, and into a topic of our broker."""
 
 import asyncio
 import re
@@ -228,16 +228,16 @@ def test_a_copied_folder_is_a_log_directory_that_commands_read_and_a_broker_serv
         both.run(same)
 
 
-def test_a_topic_that_was_made_anew_is_noticed(copies: Copies) -> None:
+def test_a_recreated_topic_is_noticed(copies: Copies) -> None:
     source(copies, LOG)
     copies.run()
 
-    async def anew(here: Client, _: Client) -> None:
+    async def recreate(here: Client, _: Client) -> None:
         await admin.delete_topic(here, "topic")
         await make(here)
         await fill(here, [*LOG, stored(Format.V2, Codec.GZIP, 100)])
 
-    copies.pair.run(anew)
+    copies.pair.run(recreate)
     with pytest.raises(MirrorError, match="the topic was recreated: its id was"):
         copies.run()
 
@@ -298,7 +298,9 @@ def test_after_crashes_nothing_is_lost_and_nothing_twice(
     assert copies.bytes() == b"".join(LOG)
 
 
-def test_what_is_sent_again_because_no_answer_came_is_there_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_that_is_sent_again_after_a_lost_response_is_stored_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copies = Copies(pair, None)
     source(copies, LOG)
 
@@ -337,7 +339,7 @@ def test_a_marked_topic_refuses_offsets_that_it_has_passed(pair: Pair) -> None:
     pair.run(work)
 
 
-def test_a_folder_that_a_crash_left_with_a_torn_set_is_recovered_and_goes_on(pair: Pair, tmp_path: Path) -> None:
+def test_a_folder_that_a_crash_left_with_a_torn_set_is_recovered_and_continued(pair: Pair, tmp_path: Path) -> None:
     source(Copies(pair, None), LOG[:6])
 
     async def crash(here: Client, _: Client) -> None:
@@ -448,7 +450,7 @@ def test_the_command_copies_into_a_folder_or_a_cluster(pair: Pair, tmp_path: Pat
     assert pair.run(lambda _, there: stored_bytes(there)) == b"".join(LOG)
 
 
-def test_it_goes_on_until_it_is_told_to_stop(pair: Pair, tmp_path: Path) -> None:
+def test_it_runs_until_it_is_stopped(pair: Pair, tmp_path: Path) -> None:
     source(Copies(pair, None), LOG[:5])
 
     async def work(here: Client, _: Client) -> None:

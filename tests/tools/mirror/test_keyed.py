@@ -142,7 +142,7 @@ def test_records_without_a_key_stay_in_their_partition_where_there_are_as_many()
     assert set(homes) == {2}
 
 
-def test_what_stands_in_front_of_damage_is_sent() -> None:
+def test_records_before_damage_are_sent() -> None:
     bad = bytearray(stored(Format.V2, Codec.GZIP, 10))
     bad[-1] ^= 1
     found = fetched(stored(Format.V2, Codec.GZIP), bytes(bad))

@@ -21,7 +21,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[kills.Ou
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [3, 5, 7, 1002])
-def test_whatever_is_killed_nothing_is_lost_and_groups_go_on_where_they_were(
+def test_whatever_is_killed_nothing_is_lost_and_groups_continue_at_their_offsets(
     brokers: tuple[kills.Ours, kills.Ours], tmp_path: Path, seed: int
 ) -> None:
     kills.check(kills.Run(seed, *brokers, tmp_path / "log", kills.FORMATS).run())

@@ -80,7 +80,7 @@ def test_of_many_partitions_those_without_news_cost_one_request_in_all(
         asyncio.run(inside([each.bootstrap_servers for each in (source, target)]))
 
 
-def test_what_is_not_told_is_left_out(pair: Pair) -> None:
+def test_end_offsets_of_unknown_partitions_are_left_out(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP], partitions=2)
 
     async def work(here: Client, _: Client) -> None:
@@ -93,7 +93,7 @@ def test_what_is_not_told_is_left_out(pair: Pair) -> None:
 
 
 def test_a_source_that_does_not_answer_for_a_moment_is_asked_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions whose end is not told are copied as before."""
+    """Partitions whose end offset is unknown are copied as before."""
     pair.fill("topic", [Codec.GZIP], partitions=2)
 
     async def work(here: Client, there: Client) -> None:

@@ -1,4 +1,4 @@
-"""A mirror between two brokers of ours: what arrives, and what is left of it after crashes."""
+"""A mirror between two of our brokers: the records that arrive, also after crashes."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ def test_what_arrives_is_equal_and_nothing_was_decompressed(pair: Pair, form: Fo
     async def work(here: Client, there: Client) -> None:
         for partition in (0, 1):
             assert await records(there, "topic", partition) == await records(here, "topic", partition)
-        if form is not Format.V0:  # whose offsets inside are absolute: the target compresses anew
+        if form is not Format.V0:  # whose inner offsets are absolute: the target recompresses
             assert await payloads(there, "topic") == await payloads(here, "topic")
         settings = await admin.describe_configs(there, admin.ConfigResource.TOPIC, "topic")
         assert settings["message.format.version"].value == form.value
@@ -52,7 +52,7 @@ def test_what_arrives_is_equal_and_nothing_was_decompressed(pair: Pair, form: Fo
     pair.run(work)
 
 
-def test_a_second_run_copies_what_came_since(pair: Pair) -> None:
+def test_a_second_run_copies_the_records_since_the_first(pair: Pair) -> None:
     pair.fill("topic", [Codec.LZ4])
     assert pair.mirror()["topic"].closed_sets == 10
     assert pair.mirror()["topic"].closed_sets == 0
@@ -140,7 +140,7 @@ def test_the_page_says_how_much_is_sent_again_after_a_crash() -> None:
     assert f"{copier.SAVE_SECONDS:.0f} seconds or {copier.SAVE_BYTES >> 20} MiB are sent again" in page
 
 
-def test_a_mirror_whose_process_is_killed_goes_on_where_it_was(pair: Pair) -> None:
+def test_a_mirror_whose_process_is_killed_continues_at_its_progress(pair: Pair) -> None:
     pair.fill("topic", [Codec.ZSTD], partitions=3)
 
     async def more(here: Client, _: Client) -> None:
@@ -168,7 +168,7 @@ def test_a_mirror_whose_process_is_killed_goes_on_where_it_was(pair: Pair) -> No
     pair.run(work)
 
 
-def test_it_goes_on_until_it_is_told_to_stop(pair: Pair) -> None:
+def test_it_runs_until_it_is_stopped(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
     arguments = ["mirror", "--from", pair.addresses[0], "--to", pair.addresses[1], "--topics", "topic", "--yes"]
     process = subprocess.Popen([sys.executable, "-m", "magicbyte", *arguments], stdout=subprocess.PIPE, text=True)
@@ -288,20 +288,20 @@ def test_a_group_that_is_no_mirrors_or_another_ones_is_refused(pair: Pair) -> No
         pair.mirror()
 
 
-def test_a_topic_that_was_made_anew_is_noticed(pair: Pair) -> None:
+def test_a_recreated_topic_is_noticed(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
     pair.mirror()
 
-    async def anew(here: Client, _: Client) -> None:
+    async def recreate(here: Client, _: Client) -> None:
         await admin.delete_topic(here, "topic")
         await admin.create_topic(here, admin.NewTopic("topic"))
 
-    pair.run(anew)
+    pair.run(recreate)
     with pytest.raises(MirrorError, match="topic-0: the topic was recreated: its id was"):
         pair.mirror()
 
 
-def test_what_was_deleted_before_it_was_copied_is_counted(pair: Pair) -> None:
+def test_records_that_were_deleted_before_the_copy_are_counted(pair: Pair) -> None:
     pair.fill("topic", [Codec.GZIP])
     pair.mirror()
     pair.run(lambda here, _: send(here, "topic", 0, some(0, 10), ProduceOptions(codec=Codec.GZIP)))

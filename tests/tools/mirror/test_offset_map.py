@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from magicbyte.engine.errors import MirrorError
 from magicbyte.tools.mirror.offset_map import MirrorOffsetMap, OffsetRun, Track, line, read_lines
 
-Set = tuple[list[int], bool, bool, bool]  # offsets; whether they are counted, the begin is known; a save behind it
+Set = tuple[list[int], bool, bool, bool]  # offsets; whether they are counted, the begin is known; a save after it
 
 
 @st.composite
@@ -40,7 +40,7 @@ def follow(found: list[Set], base: int) -> tuple[MirrorOffsetMap, OffsetRun, lis
 
 
 @given(found=sets(), base=st.integers(0, 3))
-def test_no_reader_goes_on_behind_a_record_that_it_has_not_seen(found: list[Set], base: int) -> None:
+def test_no_reader_continues_after_a_record_that_it_has_not_seen(found: list[Set], base: int) -> None:
     known, end, copied = follow(found, base)
     for offset in range(end.source + 3):
         right = base + sum(each < offset for each in copied)
@@ -69,7 +69,7 @@ def test_a_source_without_holes_needs_one_run() -> None:
     assert end == OffsetRun(1000, 1007)
 
 
-def test_behind_a_set_that_is_in_parts_nothing_is_told_until_the_next_one() -> None:
+def test_after_a_set_in_parts_offsets_are_unknown_until_the_next_set() -> None:
     track = Track()
     track.copied(0, 10, 10, 0)
     track.copied(10, 20, 10, 10, together=False)

@@ -1,4 +1,4 @@
-"""Progress as it lies in the consumer groups of targets: a later release must go on from it."""
+"""Progress as stored in the consumer groups of targets: a later release must continue from it."""
 
 import json
 

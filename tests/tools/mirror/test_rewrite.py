@@ -50,7 +50,7 @@ def test_only_a_parcel_with_a_parked_record_is_opened_and_one_at_the_next_offset
     assert not_passed({2, 3, 4}, parcel.next_offset) == {3, 4}
 
 
-def test_a_producer_begins_each_partition_with_sequence_0_and_nobody_has_none() -> None:
+def test_a_producer_begins_each_partition_with_sequence_0_and_no_producer_has_no_sequence() -> None:
     assert OURS.begun() == ProducerIdentity(4000, 3, 0)
     assert NO_PRODUCER.begun() == NO_PRODUCER.behind(3) == NO_PRODUCER
     assert OURS.behind(0x11) == ProducerIdentity(4000, 3, 1)
@@ -165,7 +165,7 @@ def test_what_the_target_does_not_store_is_converted(source: Storage, target: St
     assert seen(as_bytes(made.data)) == expected
 
 
-def test_headers_that_the_target_cannot_hold_are_not_lost_in_silence() -> None:
+def test_headers_that_the_target_cannot_hold_are_reported() -> None:
     source = encode_records([some(0, 1)[0]._replace(headers=(("name", b"x"),))], Format.V2, Codec.GZIP)
     with pytest.raises(UnsupportedForMessageFormatError, match="record headers, which magic 1"):
         made_of(source, storage=V1)

@@ -1,4 +1,4 @@
-"""What a source may be like: compacted, transactional, mixed, made anew in mid-copy; chains and circles of clusters."""
+"""Kinds of sources: compacted, transactional, mixed, recreated during the copy; chains and circles of clusters."""
 
 import re
 from collections.abc import Iterator
@@ -77,14 +77,14 @@ def test_of_a_compacted_source_all_that_is_left_arrives_without_its_holes(
     sets += [stored(form, codec, 100), stored(form, codec, 200)]
     give(pair, sets, message_format_version=form.value)
     copied = pair.mirror()["topic"]
-    # Wrappers with holes go closed, for the target to number anew; batches with holes would be refused.
+    # Wrappers with holes go closed, as the target reassigns offsets; batches with holes would be refused.
     assert (copied.opened_sets, copied.closed_sets) == ((0, 4) if form is Format.V1 else (2, 2))
     found = arrived(pair)
     assert [each[1:] for each in found] == inside(*sets)
     assert [each[0] for each in found] == list(range(36))
 
 
-def test_only_what_was_committed_arrives_and_stays_closed(pair: Pair) -> None:
+def test_only_committed_records_arrive_and_their_batches_stay_closed(pair: Pair) -> None:
     sets = [
         transaction(0, 5),
         transaction(10, 6),
@@ -144,12 +144,12 @@ def test_a_target_with_append_time_sets_its_own(pair: Pair) -> None:
     assert min(each[1] for each in arrived(pair)) > START + 1_000_000
 
 
-async def anew(client: Client) -> None:
+async def recreate(client: Client) -> None:
     await admin.delete_topic(client, "topic")
     await admin.create_topic(client, admin.NewTopic("topic"))
 
 
-def test_a_topic_that_is_made_anew_in_mid_copy_ends_the_run(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_recreated_during_the_copy_ends_the_run(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "PLAN_SECONDS", 0.0)
     pair.fill("topic", [Codec.GZIP])
 
@@ -157,7 +157,7 @@ def test_a_topic_that_is_made_anew_in_mid_copy_ends_the_run(pair: Pair, monkeypa
         mirror = Mirror(here, there, ALL)
         await mirror.catch_up()
         await mirror.catch_up()
-        await anew(here)
+        await recreate(here)
         for _ in range(11):  # longer than before: only the id tells
             await send(here, "topic", 0, some(0, 10), ProduceOptions(codec=Codec.GZIP))
         with pytest.raises(MirrorError, match=r"the topic was recreated: its id was [0-9a-f-]{36}, and is"):
@@ -167,7 +167,7 @@ def test_a_topic_that_is_made_anew_in_mid_copy_ends_the_run(pair: Pair, monkeypa
 
 
 @pytest.mark.parametrize("filled", [False, True])
-def test_a_target_that_is_made_anew_in_mid_copy_gets_all_from_the_start_or_is_refused(
+def test_a_target_that_is_recreated_during_the_copy_gets_all_records_or_is_refused(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, filled: bool
 ) -> None:
     """With a topic go the offsets that groups have in it."""
@@ -178,7 +178,7 @@ def test_a_target_that_is_made_anew_in_mid_copy_gets_all_from_the_start_or_is_re
         mirror = Mirror(here, there, ALL)
         await mirror.catch_up()
         await mirror.catch_up()
-        await anew(there)
+        await recreate(there)
         if not filled:
             await mirror.catch_up()
             assert await records(there, "topic") == await records(here, "topic")
@@ -210,7 +210,7 @@ def test_a_topic_that_is_deleted_and_not_made_again_ends_nothing(pair: Pair, mon
 def test_a_topic_that_the_target_has_and_does_not_tell_of_yet_is_waited_for(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, identical: bool
 ) -> None:
-    """As while it is made anew: its controller knows of it before the others do."""
+    """As while it is recreated: its controller knows of it before the others do."""
     pair.fill("topic", [Codec.GZIP], partitions=2)
 
     async def work(here: Client, there: Client) -> None:
@@ -294,7 +294,7 @@ def test_a_circle_of_three_ends_where_it_would_come_back(ring: Ring) -> None:
             ring.mirror(at, (at + 1) % 3, prefix)
     assert [ring.topics(at) for at in range(3)] == [["topic"], ["a.topic"], ["b.a.topic"]]
     plain = Choice(re.compile(".*"), group="another")
-    assert ring.pair(2, 1).mirror(plain)["b.a.topic"].records == 100  # groups of other names are not looked at
+    assert ring.pair(2, 1).mirror(plain)["b.a.topic"].records == 100  # groups of other names are ignored
 
 
 def test_a_circle_of_three_without_prefixes_is_refused(ring: Ring) -> None:

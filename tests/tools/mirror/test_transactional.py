@@ -1,4 +1,4 @@
-"""A mirror in transactions: records and progress arrive together, whatever ends it, and whoever takes over."""
+"""A mirror in transactions: records and progress arrive together, whatever ends it, and whichever mirror takes over."""
 
 import asyncio
 import re
@@ -94,7 +94,7 @@ def died(pair: Pair, choice: Choice, at: int, *, arrives: bool) -> bool:
 
 
 @pytest.mark.parametrize("form", [Format.V2, Format.V1])
-def test_what_is_committed_is_equal_and_sets_stay_closed(pair: Pair, form: Format) -> None:
+def test_committed_records_are_equal_and_sets_stay_closed(pair: Pair, form: Format) -> None:
     pair.fill("topic", [Codec.GZIP, Codec.NONE, Codec.LZ4], form, partitions=2)
 
     async def make(_: Client, there: Client) -> None:
@@ -184,7 +184,7 @@ def test_a_mirror_that_starts_fences_the_one_before(pair: Pair) -> None:
     pair.run(work)
 
 
-def test_a_topic_goes_on_with_transactions_and_without_them(pair: Pair) -> None:
+def test_a_topic_continues_with_transactions_and_without_them(pair: Pair) -> None:
     pair.fill("topic", [Codec.NONE])
     for number, choice in enumerate([ALL, TRANSACTIONS, TRANSACTIONS, ALL, TRANSACTIONS]):
         pair.run(lambda here, _, number=number: send(here, "topic", 0, some(10 * number, 10)))

@@ -1,7 +1,7 @@
 """The command line, ended by SIGKILL at a point that is drawn beforehand: python dying.py KIND NUMBER ARGUMENT...
 
-KIND `files`: each file that is opened to write, each folder that is made, each rename and removal. KIND `network`: in
-front of and behind each write to a socket. With NUMBER 0 nothing is killed. A process that lives prints how many points
+KIND `files`: each file that is opened to write, each folder that is made, each rename and removal. KIND `network`:
+before and after each write to a socket. With NUMBER 0 nothing is killed. A process that lives prints how many points
 of both kinds it met on the last line of stderr.
 """
 

@@ -75,7 +75,7 @@ def old_backups(folder: Path, seed: int = SEED) -> dict[Path, list[OldLog]]:
 
 
 def rows(case: Case) -> list[Row]:
-    """What a consumer got of a log; of one that nobody shut down, what it got after the broker's recovery."""
+    """The records that a consumer got of a log; without a clean shutdown, after the broker's recovery."""
     if not case.has_records:
         case = golden_data.log_case(case.id.replace(".crashed", ".recovered"))
     given = [_row(each) for each in case.records()]
@@ -86,7 +86,7 @@ def rows(case: Case) -> list[Row]:
 
 
 def _committed(case: Case) -> set[int]:
-    """The offsets outside of aborted transactions; one that was open is aborted, and holds nothing back any more."""
+    """The offsets outside of aborted transactions; an open one is aborted, and no longer blocks readers."""
     found, pending = set[int](), dict[int, set[int]]()
     for batch in case.batches():
         offsets = set(range(batch["baseOffset"], batch["lastOffset"] + 1))
@@ -126,7 +126,7 @@ def _laid_out(case: Case, form: str, folder: Path, drawn: random.Random) -> OldL
 
 
 def _damage(segment: Path, batch: dict[str, Any], kind: str, drawn: random.Random, case: Case) -> list[tuple[int, int]]:
-    """Damage a batch of a segment; return the offsets that go with it. A cut takes all behind it in the segment."""
+    """Damage a batch of a segment; return the offsets that go with it. A cut takes all that follows in the segment."""
     data, start, size = bytearray(segment.read_bytes()), batch["position"], batch["size"]
     gone = [batch]
     if kind == "flip":

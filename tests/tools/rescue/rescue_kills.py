@@ -81,7 +81,7 @@ def topic_of(prefix: str, name: str) -> str:
 
 
 def expected(prefix: str, *, numbered: bool) -> Records:
-    """Return what is to be at the target. `numbered`: by a cluster that gives offsets anew."""
+    """Return what is to be at the target. `numbered`: by a cluster that reassigns offsets."""
     found = {topic_of(prefix, name): rows(golden_data.log_case(name)) for name in LOGS}
     found[golden_data.log_case(READ).topic] = rows(golden_data.log_case(READ))
     if numbered:

@@ -153,7 +153,7 @@ def test_logs_of_two_clusters_are_no_replicas(tmp_path: Path) -> None:
     assert receipt_of(tmp_path / "b", "--to", tmp_path / "out")["records"] == 10
 
 
-def test_replicas_with_other_content_at_the_same_offsets_are_told(tmp_path: Path) -> None:
+def test_replicas_with_other_content_at_the_same_offsets_are_reported(tmp_path: Path) -> None:
     log_directory(tmp_path / "b" / "1", {"orders-0": 10})
     log_directory(tmp_path / "b" / "2", {"orders-0": 9}, seed=1)
     log_directory(tmp_path / "b" / "3", {"orders-0": 4}, seed=77)

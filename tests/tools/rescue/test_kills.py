@@ -51,7 +51,7 @@ async def rows_of(source: Source, topics: Iterable[str]) -> Records:
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.campaign])])
-def test_a_killed_rescue_into_a_directory_goes_on_and_the_directory_is_whole(kills: int, tmp_path: Path) -> None:
+def test_a_killed_rescue_into_a_directory_continues_and_the_directory_is_whole(kills: int, tmp_path: Path) -> None:
     def target(number: int) -> str:
         return str(tmp_path / f"out-{number}")
 
@@ -65,7 +65,7 @@ def test_a_killed_rescue_into_a_directory_goes_on_and_the_directory_is_whole(kil
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [5, pytest.param(10, marks=pytest.mark.campaign)])
-def test_a_killed_rescue_into_a_cluster_goes_on_and_nothing_comes_twice(kills: int, tmp_path: Path) -> None:
+def test_a_killed_rescue_into_a_cluster_continues_without_duplicates(kills: int, tmp_path: Path) -> None:
     with Broker() as broker:
 
         def judge(_: int, topics: Iterable[str]) -> Records:
@@ -149,7 +149,7 @@ def test_a_rescue_that_fails_early_removes_its_own_files_and_no_others(
     notes = work / "notes.txt"
 
     def refuses(*_: object, **__: object) -> None:
-        notes.write_text("of somebody else")
+        notes.write_text("of another program")
         raise LogDirectoryError("the backup cannot be opened")
 
     monkeypatch.setattr(steps, "open_backup", refuses)

@@ -1,4 +1,4 @@
-"""Old backups into brokers of ours and into directories: all that is whole, once, whatever interrupts it."""
+"""Old backups into our brokers and into directories: all whole records, once, whatever interrupts it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def failing_at(at: int) -> Callable[[writing.PartitionWriter, bytes], None]:
     return append
 
 
-def test_killed_on_the_way_it_goes_on_and_the_same_comes_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_kill_it_continues_with_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     backup = backup_of(OLD, tmp_path / "backup")
     receipt_of(backup, "--to", tmp_path / "whole", status=1)
     out = tmp_path / "out"
@@ -157,7 +157,9 @@ def test_killed_on_the_way_it_goes_on_and_the_same_comes_out(tmp_path: Path, mon
     assert contents(out) == contents(tmp_path / "whole")
 
 
-def test_killed_before_the_directory_has_its_name_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_kill_before_the_rename_of_the_directory_it_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backup, out = backup_of(OLD[:1], tmp_path / "backup"), tmp_path / "out"
 
     renamed = Path.rename
@@ -231,7 +233,7 @@ def test_of_two_replicas_the_better_one_is_taken_and_it_is_said(broker: Broker, 
     assert cells(seen(broker, "basic-none")) == expected("0.9.0.1/basic-none")
 
 
-def test_groups_go_on_where_they_were(broker: Broker, tmp_path: Path) -> None:
+def test_groups_continue_at_their_offsets(broker: Broker, tmp_path: Path) -> None:
     backup = backup_of(("1.1.1/consumer-offsets", "0.8.2.2/basic-none"), tmp_path / "backup")
     receipt = receipt_of(backup, "--to", broker.bootstrap_servers, "--work", tmp_path / "work")
     (group,) = [each for each in receipt["groups"] if each["partition"] == "basic-none-0"]
@@ -337,7 +339,7 @@ def test_what_the_target_holds_between_is_noticed(
     assert not receipt["complete"]
 
 
-def test_what_is_wrong_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_error_is_one_line(tmp_path: Path) -> None:
     backup = backup_of(OLD[:1], tmp_path / "backup")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()

@@ -268,7 +268,7 @@ def test_a_map_of_a_sparse_file_is_bounded(tmp_path: Path) -> None:
     ],
     ids=["sparse map", "headers of headers"],
 )
-def test_a_tar_file_that_makes_no_sense_gives_what_is_in_front_of_it(
+def test_a_damaged_tar_file_gives_the_members_before_the_damage(
     nonsense: list[tuple[tarfile.TarInfo, bytes]], tmp_path: Path
 ) -> None:
     archive = tar_with(tmp_path / "x.tar", (named(SEGMENT), b"data"), *nonsense)
@@ -276,7 +276,7 @@ def test_a_tar_file_that_makes_no_sense_gives_what_is_in_front_of_it(
     assert contents(tmp_path / "to") == {SEGMENT: b"data"}
 
 
-def test_content_of_a_kind_that_nobody_knows_is_counted(tmp_path: Path) -> None:
+def test_content_of_an_unknown_kind_is_counted(tmp_path: Path) -> None:
     archive = tar_with(tmp_path / "x.tar", (named(SEGMENT, b"Z"), bytes(8 << 20)), (named(SEGMENT), b"data"))
     with pytest.raises(LogDirectoryError, match="--max-unpacked"):
         unpack(archive, tmp_path / "to", ROOMY)
@@ -311,7 +311,7 @@ def test_more_files_than_allowed_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [".tar", ".tar.gz", ".tar.zst"])
-def test_of_an_archive_that_is_cut_all_in_front_of_the_cut_comes_out(kind: str, tmp_path: Path) -> None:
+def test_a_truncated_archive_gives_all_members_before_the_cut(kind: str, tmp_path: Path) -> None:
     folder = backup_of(CASES, tmp_path / "backup")
     whole = tar_of(folder)
     kept = whole[: len(whole) // 2]
