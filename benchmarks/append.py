@@ -1,11 +1,12 @@
-"""Appending: what it costs beside what it cannot do without, and beside compressing anew.
+"""Appending: its cost, compared with that of decompression alone, and with that of recompression.
 
 A produced set goes through `prepare` as a leader's log does it, compiled kernels loaded. Compressed sets whose format
 and codec match the topic: time of the append over that of decompressing the same payload (`decompress`, the codec
-alone, into a buffer that is there). Beside it the way without KIP-31: the same set read, its records numbered anew and
-compressed again (`recompress`). Uncompressed batches: over a CRC-32C of the same bytes (`crc32c`). Records of 1000
-bytes as in data.py. One process on one core; the rivals of a case take turns, 11 rounds of about 50 ms; medians of CPU
-time.
+alone, into an existing buffer). Compared with the way without KIP-31: the same set decoded, its offsets assigned and
+its records compressed again (`recompress`). Uncompressed batches: over a CRC-32C of the same bytes (`crc32c`). Records
+of 1000 bytes as in data.py. One process on one core; the rivals of a case take turns, 11 rounds of about 50 ms; medians
+of CPU time.
+
 `one record`: quantiles of single calls, wall clock.
 
 Run: python benchmarks/append.py [CASE...]   (written to benchmarks/results/append.json)
@@ -52,7 +53,7 @@ def produced(form: Format, codec: Codec, count: int) -> memoryview:
     return memoryview(encode_records(records, form, codec))
 
 
-def in_turns(works: dict[str, Work]) -> dict[str, float]:
+def alternating(works: dict[str, Work]) -> dict[str, float]:
     """Return the median CPU time of each, in microseconds a call."""
     calls = {}
     for name, work in works.items():
@@ -88,7 +89,7 @@ def compressed(form: Format, codec: Codec, count: int) -> Figures:
         found = validate(records, rules, Request(version), NOW)
         return rebuild(found, codec, rules, Request(version), 7, NOW, 1)
 
-    found = in_turns(
+    found = alternating(
         {
             "append_us": lambda: append(records, rules, version),
             "decompress_us": lambda: decompress_into(codec, payload, out),
@@ -106,7 +107,7 @@ def compressed(form: Format, codec: Codec, count: int) -> Figures:
 def plain(count: int) -> Figures:
     """Compare for an uncompressed batch."""
     records, rules = produced(Format.V2, Codec.NONE, count), AppendRules(**LARGE)
-    found = in_turns({"append_us": lambda: append(records, rules, 8), "crc32c_us": lambda: crc32c(records)})
+    found = alternating({"append_us": lambda: append(records, rules, 8), "crc32c_us": lambda: crc32c(records)})
     ratio = found["append_us"] / found["crc32c_us"]
     return {**found, "bytes": len(records), "over_crc32c": round(ratio, 2), "target": PLAIN, "reached": ratio <= PLAIN}
 

@@ -1,4 +1,4 @@
-"""`magicbyte serve` beside Kafka's brokers: start, produce, consume, down-conversion, round trips, idle connections.
+"""`magicbyte serve` and Kafka's brokers: start, produce, consume, down-conversion, round trips, idle connections.
 
 The client is librdkafka (confluent-kafka) in this process, the same for all; brokers are processes of their own, all of
 a case run at the same time, are warmed up and take turns. Client and brokers share the machine's cores, so a rate of
@@ -11,9 +11,9 @@ as those of a wheel are; a clone's broker compiles them in its first minutes, an
   time; resident memory then. Ours has its bytecode on the disk, as after an installation: a first start, which is not
   measured, writes it.
 - v2, v1, v0: produce (acks=1, linger.ms=5) and consume records of 100 and 1000 bytes of text. In the cases of v0 the
-  client is told that brokers are of 0.9, so that it sends magic 0, which is the topics' format. It cannot be told to
-  send magic 1 to a broker that knows better: in the cases of v1 ours offers what 0.10.0 does (`as.version`).
-- down-conversion: a log in format 2, read by a client that is told the same.
+  client is configured for brokers of 0.9, so that it sends magic 0, which is the topics' format. It has no setting to
+  send magic 1 to a newer broker: in the cases of v1 ours offers the versions of 0.10.0 (`as.version`).
+- down-conversion: a log in format 2, read by a client with the same configuration.
 - round trip: one record at a time, acks=1, from call to acknowledgement.
 - idle: connections that asked for ApiVersions once.
 
@@ -84,7 +84,7 @@ class Server(NamedTuple):
         return (int(fields[11]) + int(fields[12])) / TICK
 
     def has_kernels(self) -> bool:
-        """Say whether it has compiled loops of ours in its memory."""
+        """Return whether our compiled loops are in its memory."""
         return "llvmlite" in Path(f"/proc/{self.pid}/maps").read_text()
 
     def resident(self) -> int:
@@ -222,7 +222,7 @@ def first_records(server: Server) -> None:
 
 
 def wrote_and_read(peer: Peer) -> bool:
-    """Whether a set was written and read; False where the broker or its topic is not there yet."""
+    """Whether a set was written and read; False while the broker or its topic does not exist."""
     version = peer.version(MetadataRequest)
     asked = MetadataRequest(topics=[MetadataRequestTopic(name="first")])
     (topic,) = peer.ask(asked, version, MetadataResponse).topics
@@ -380,7 +380,7 @@ def pair(folder: Path, version: str, settings: tuple[str, ...] = (), rivals: tup
 
 
 class Era(NamedTuple):
-    """A rival, what both brokers and ours alone are told besides, and what the client is told."""
+    """A rival, further settings of both brokers and of our own, and settings of the client."""
 
     rival: str
     both: tuple[str, ...] = ()

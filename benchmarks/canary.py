@@ -1,4 +1,4 @@
-"""What `magicbyte migrate canary` sees and says of a canary, beside two other brokers of ours, under the same load.
+"""What `magicbyte migrate canary` reports of a canary, compared with two other brokers under the same load.
 
 Three `magicbyte serve` with a ZooKeeper; each leads a partition of a topic with three replicas. A producer of format 0
 sends 100 sets of 10 records a second to each partition, two consumers read all of them. Broker 1 is the canary.
@@ -54,7 +54,7 @@ main()
 
 
 class Canaries(Cluster):
-    """Brokers of ours, each with its own settings."""
+    """Our brokers, each with its own settings."""
 
     def __init__(self, folder: Path, zookeeper: int) -> None:
         super().__init__(folder, zookeeper)

@@ -1,4 +1,4 @@
-"""Three brokers of ours beside three of Kafka 2.8.2, each with a ZooKeeper of its own, on the same machine.
+"""Three of our brokers and three of Kafka 2.8.2, each cluster with a ZooKeeper of its own, on the same machine.
 
 - produce: librdkafka in this process, `acks=all`, linger.ms=5, to a topic of three partitions, one led by each broker,
   with three replicas. Clusters run at the same time and take turns. Beside the rate stands what the three brokers used
@@ -7,15 +7,15 @@
   ZooKeeper ends a session at the first tick that is later than its last request by the timeout. Here that is 2 s, with
   ticks of 0.1 s; the usual ones, 6 s or 18 s and 2 s, hide the work of brokers behind chance. Leaders are killed at
   random times, the same for both. `session` ends when the broker's node is gone, and `after_session` begins then.
-- controller: the controller of 2,000 partitions with three replicas is killed; seconds until clients are told of its
-  successor and of a live leader for each partition. Sessions of 6 s, ticks of 2 s; `after_session` as above.
+- controller: the controller of 2,000 partitions with three replicas is killed; seconds until clients see its
+  successor and a live leader for each partition. Sessions of 6 s, ticks of 2 s; `after_session` as above.
 - topics: seconds until 200 topics of one partition with three replicas were made by one request.
 - catch-up: a follower is stopped while 1 GiB is produced, then started: seconds until clients see it in sync again. Of
   these, `restart` ends with the first byte in its logs, and `copying` with the last one; `cpu` is that of all three
   brokers from the start on, `cpu_copying` from the first byte on.
-- four: one broker of ours beside four in a cluster, `acks=1`, requests of 200 kB, a topic of four partitions without
-  further replicas: what the brokers used of CPU together for a record. The partitions are filled one after the other:
-  there are fewer cores than brokers, and brokers that share one drive each other out of its caches.
+- four: one of our brokers compared with four in a cluster, `acks=1`, requests of 200 kB, a topic of four partitions
+  without further replicas: what the brokers used of CPU together for a record. The partitions are filled one after the
+  other: there are fewer cores than brokers, and brokers that share one drive each other out of its caches.
 
 A virtual machine may get pages of memory from its host at their first use, which takes longer than a copy, and give
 free ones back after seconds. So more of them than are needed are used and freed just before. A round may still get
@@ -109,7 +109,7 @@ class Cluster:
         )
 
     def until(self, is_so: Callable[[ClusterMetadata], bool], topic: str | None = None) -> ClusterMetadata:
-        """Wait until clients are told so, of a topic, else of all; return what they are told."""
+        """Wait until clients see it, of a topic, else of all; return the metadata that they got."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -122,7 +122,7 @@ class Cluster:
 
     @staticmethod
     def wait_for(is_so: Callable[[], bool], what: str) -> None:
-        """Wait until something is so on the disk, which clients are not told."""
+        """Wait until something is so on the disk, which clients cannot see."""
         deadline = time.monotonic() + PATIENCE_S
         while not is_so():
             assert time.monotonic() < deadline, f"{PATIENCE_S} s are over before {what}"
@@ -270,7 +270,7 @@ def send(
     assert not failed, failed[0]
 
 
-def in_turns(
+def alternating(
     folder: Path,
     kinds: Mapping[str, type[Cluster]],
     *,
@@ -316,12 +316,12 @@ def in_turns(
 
 def producing(folder: Path) -> dict[str, Any]:
     """Produce with acks=all."""
-    return in_turns(folder, RIVALS, acks="all", partitions=PARTITIONS, replicas=len(BROKERS), share=0.5)
+    return alternating(folder, RIVALS, acks="all", partitions=PARTITIONS, replicas=len(BROKERS), share=0.5)
 
 
 def beside_one(folder: Path) -> dict[str, Any]:
     """Produce to four brokers, and to one: so much that their connections cost little beside it."""
-    return in_turns(
+    return alternating(
         folder, SIZES, acks="1", partitions=len(Four.numbers), replicas=1,
         share=2.0, rounds=FOUR_ROUNDS, request_bytes=200_000,
     )  # fmt: skip

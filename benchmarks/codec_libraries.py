@@ -249,7 +249,7 @@ def kafka_payload(codec: Codec, plain: bytes) -> bytes:
 # ---- measuring
 
 
-def in_turns(work: dict[str, Callable[[], object]]) -> dict[str, Figures]:
+def alternating(work: dict[str, Callable[[], object]]) -> dict[str, Figures]:
     """Return the CPU microseconds of one call of each candidate: median, lowest and highest of the rounds."""
     loops = {}
     for name, call in work.items():
@@ -284,8 +284,8 @@ def measure(codec: Codec, kind: str, size: int, plain: bytes) -> dict[str, objec
     for name, read in reading.items():
         assert read(payload, out) == len(plain), name
         assert out[: len(plain)] == plain, name
-    read_figures = in_turns({name: lambda read=read: read(payload, out) for name, read in reading.items()})
-    write_figures = in_turns({name: lambda write=write: write(plain) for name, write in writing.items()})
+    read_figures = alternating({name: lambda read=read: read(payload, out) for name, read in reading.items()})
+    write_figures = alternating({name: lambda write=write: write(plain) for name, write in writing.items()})
     for name, write in writing.items():
         write_figures[name]["ratio"] = round(len(write(plain)) / len(plain), 4)
     return {

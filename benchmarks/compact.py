@@ -4,7 +4,7 @@ Segments of 128 MiB, each key twice, at random places; batches of 16 KiB, the sa
 own `Cleaner` with the settings of a broker (128 MiB for keys; both get 512 for the ten million keys of 1 GiB of small
 records), called on an open log; ours is `Compaction`. Each cleans
 a small log first, so that all is compiled, then the log: MB of segments per second of CPU of the whole process, which
-goes to the JVM's compilers and collectors, too. Both write and sync their segments. Median of rounds in turns.
+goes to the JVM's compilers and collectors, too. Both write and sync their segments. Median of alternating rounds.
 The enriched dialect, whose sets are merged, has no rival: v1 is beside it. Target: 2 x.
 
 Run: python benchmarks/compact.py [CASE...]   (written to benchmarks/results/compact.json)

@@ -1,4 +1,4 @@
-"""`magicbyte consume` beside kcat: a topic of 1 GB as lines and as JSON, from the same broker, in turns.
+"""`magicbyte consume` and kcat: a topic of 1 GB as lines and as JSON, from the same broker, alternating.
 
 The topic has one partition of values of 100 or 1000 bytes of text, without keys, uncompressed, in batches of 512 KiB;
 it was written just before, so it is in the page cache. Each turn is a process of its own, from its start to its end,
@@ -89,7 +89,7 @@ def seconds(command: list[str]) -> tuple[float, float]:
 
 
 def measure(name: str, size: int, form: str, folder: Path) -> dict[str, Any]:
-    """Fill a topic and read it in turns."""
+    """Fill a topic and read it with both, alternating."""
     count, load = BYTES // size, os.getloadavg()[0]
     with BROKERS[name](folder / name) as start:
         server = start()

@@ -1,11 +1,11 @@
-"""Conversion between formats, lz4 in and lz4 out: magicbyte beside Kafka's own Java code.
+"""Conversion between formats, lz4 in and lz4 out: magicbyte and Kafka's own Java code.
 
 v1 to v2 in Java is LogValidator, what a broker runs on a produced set, one wrapper at a time; v2 to v0 is downConvert,
 what a broker runs for the fetch of an old consumer, on the 128 KiB that it reads at a time. Both decompress,
-verify what Kafka verifies there, and compress again. magicbyte converts the same log with its checksums verified; what
-repeats in the old frames is written as a repetition again, where Java searches, and what comes out is as small: within
-1 % of what lz4 1.9.4, the library, makes of the same 100 B records, and of 1000 B records as large as Java's, 7 % above
-that library's. One core, see harness.py; per record. Targets: ratio = rival's time / ours.
+verify what Kafka verifies there, and compress again. magicbyte converts the same log with its checksums verified; a
+match of the old frames is written as a match again, where Java searches, and the result is as small: within 1 % of
+that of lz4 1.9.4, the library, for the same 100 B records, and for 1000 B records as large as Java's, 7 % above that
+library's. One core, see harness.py; per record. Targets: ratio = rival's time / ours.
 
 Run: python benchmarks/convert.py [CASE...]   (written to benchmarks/results/convert.json)
 """

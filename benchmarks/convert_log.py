@@ -1,10 +1,10 @@
-"""`magicbyte convert` of 1 GiB, v1 gzip to v2 zstd, as a whole process, beside the compression libraries alone.
+"""`magicbyte convert` of 1 GiB, v1 gzip to v2 zstd, as a whole process, and the compression libraries alone.
 
 A log of one segment of 1 GiB of gzip wrappers as Kafka's Java builder makes them (see data.py; records of 1000 bytes),
 in the page cache. The rivals walk the wrappers by their size fields, decompress each payload with ISA-L, which is what
-magicbyte reads gzip with, and compress what comes out with zstandard at the same level, to throw it away: no checksum,
+magicbyte reads gzip with, and compress the result with zstandard at the same level, to throw it away: no checksum,
 no record is looked at, nothing is written. magicbyte verifies all checksums, rebuilds each record and batch, writes
-the log with its indexes, and makes it durable. In turns; CPU seconds (user and system) of the whole processes, with
+the log with its indexes, and makes it durable. Alternating; CPU seconds (user and system) of the whole processes, with
 what starting them takes, and the peak of resident memory. Target: ours / theirs <= 1.3. The same with 64 MiB shows
 what of time and memory does not grow with the log.
 
@@ -92,7 +92,7 @@ def measure(command: list[str]) -> dict[str, float]:
 
 
 def compare(size: int) -> dict[str, object]:
-    """Run both in turns."""
+    """Run both, alternating."""
     folder = segment(size)
     (log,) = folder.glob("*.log")
     runs: dict[str, list[dict[str, float]]] = {"magicbyte": [], "libraries": []}

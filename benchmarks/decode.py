@@ -1,6 +1,6 @@
 """Decoding: magicbyte beside the Java client, aiokafka, kafka-python, memcpy and the codec libraries alone.
 
-Everybody gets the same bytes (see data.py), verifies the same checksums and ends with every key and value copied:
+Each gets the same bytes (see data.py), verifies the same checksums and ends with every key and value copied:
   java          Kafka's record classes as its consumer uses them: batch checksum, streaming iterator, key and value
                 copied to arrays; no ConsumerRecord objects, no list of them ("java consume" has both)
   aiokafka      its Cython record classes: checksum, then an object with key and value as bytes for every record

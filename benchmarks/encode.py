@@ -1,7 +1,7 @@
 """Encoding v2 batches: magicbyte beside the Java client, aiokafka and kafka-python.
 
-Everybody starts with the same records in memory (see data.py) in the form that its caller has them in: arrays of byte
-arrays (Java), lists of bytes (aiokafka, kafka-python), columns (magicbyte). Everybody closes uncompressed batches at
+Each starts with the same records in memory (see data.py) in the form that its caller has them in: arrays of byte
+arrays (Java), lists of bytes (aiokafka, kafka-python), columns (magicbyte). Each closes uncompressed batches at
 batch.size=16384 as the Java producer does, checksum included, and ends with the bytes of each batch. aiokafka and
 kafka-python get the first 200,000 and 30,000 records only; all figures are per record. One core, see harness.py.
 Targets: ratio = rival's time / ours.

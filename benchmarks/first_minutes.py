@@ -1,8 +1,8 @@
-"""The first minutes of somebody new, in an empty home without Java: of the wheel with its base alone, and of a clone.
+"""The first minutes of a new user, in an empty home without Java: of the wheel with its base alone, and of a clone.
 
 `wheel`: `pip install` of the wheel with every package already in a folder, so that no network is timed; what was
 downloaded and what is on the disk then; the first `--version`, the first inventory of the tour's logs, and the tour,
-each as the first of its kind in that home. `clone`: `git clone` of what is committed, until `./magicbyte` has made its
+each as the first of its kind in that home. `clone`: `git clone` of the repository, until `./magicbyte` has made its
 own .venv, and shown an inventory. `cpu_seconds` are the processor's, on all cores. `load_average` is the machine's, of
 two cores, at the end of a case.
 
@@ -25,7 +25,7 @@ PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--quiet")
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return what a process of somebody new is told: a home with nothing in it, and a few programs, without Java."""
+    """Return the environment of a new user's process: an empty home, and a few programs, without Java."""
     home.mkdir(exist_ok=True)
     # Java may lie where all programs lie: those that are needed are linked into a folder of their own.
     programs = home / "programs"
@@ -45,7 +45,7 @@ class Clock:
         self.found: dict[str, Any] = {}
 
     def time(self, name: str, *command: str | Path, **options: Any) -> None:
-        """Run a command, which must succeed, and keep what it took under `name`, on top of what is there."""
+        """Run a command, which must succeed, and keep its cost under `name`, added to an earlier one."""
         begin, used = time.monotonic(), processor()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=900, **options)
         for unit, taken in (("seconds", time.monotonic() - begin), ("cpu_seconds", processor() - used)):

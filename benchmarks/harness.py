@@ -68,7 +68,7 @@ def serve(work: Callable[[], int], ready: str) -> None:
 
 
 def compare(rivals: dict[str, list[str]]) -> dict[str, Figures]:
-    """Run the rivals in turns and return, by name, nanoseconds per record (median, lowest, highest) and records/s."""
+    """Run the rivals alternately; return, by name, nanoseconds per record (median, lowest, highest) and records/s."""
     processes: dict[str, subprocess.Popen[str]] = {}
     ready = {}
     try:

@@ -1,8 +1,9 @@
-"""This tree beside an earlier commit: what a change of the structure cost, by pairs of processes.
+"""This tree and an earlier commit: what a change of the structure cost, by pairs of processes.
 
 The earlier tree is taken out of the repository. Each figure is CPU time (user and system), which load on the machine
-changes little; a pair is one process of each tree, one after the other, the first by turns. `ratio` is the median over
-the pairs of this tree's time over the earlier one's: below 1 is faster. `spread`: the smallest and the largest ratio.
+changes little; a pair is one process of each tree, one after the other, in alternating order. `ratio` is the median
+over the pairs of this tree's time over the earlier one's: below 1 is faster. `spread`: the smallest and the largest
+ratio.
 
 - decode: all records of an uncompressed log of 8 MB with values of 100 bytes, kernels loaded; time of the whole.
 - append 16 kB: `prepare` of an LZ4 set of 16 records of 1000 bytes, as a leader's log calls it.
@@ -194,7 +195,7 @@ def earlier(commit: str, folder: Path) -> Path:
 
 
 def main(commit: str, *chosen: str) -> None:
-    """Measure pairs of all cases or of the chosen ones, and write what came of them."""
+    """Measure pairs of all cases or of the chosen ones, and write the results."""
     sys.path.insert(0, str(HERE.parent / "src"))
     import harness
 

@@ -1,4 +1,4 @@
-"""`magicbyte inventory` of 1 GiB as a whole process, beside Kafka's dump tool printing headers only.
+"""`magicbyte inventory` of 1 GiB as a whole process, and Kafka's dump tool printing headers only.
 
 One segment of 1 GiB (v2, lz4, records of 1000 bytes; see data.py) that the page cache holds. The dump tool
 (DumpLogSegments --files, without --print-data-log) prints a line for each batch and verifies its checksum; inventory
@@ -29,7 +29,7 @@ def seconds(command: list[str]) -> float:
 
 
 def compare() -> dict[str, object]:
-    """Run both in turns."""
+    """Run both, alternating."""
     folder = data.gibibyte_segment()
     segment = next(folder.glob("*/*.log"))
     with segment.open("rb") as file:  # into the page cache

@@ -3,16 +3,16 @@
 `lookup`: in one segment of 1 GiB (v2, lz4, records of 1000 bytes; see data.py) with indexes of its own, in the page
 cache: `offset` finds the entry that holds an offset, as a fetch does; `timestamp` the first record of a time, as
 ListOffsets does. The times of the segment rise from entry to entry. Random ones, wall clock of each; `bytes_read`
-counts what is read of the log for one, of which what is walked over in front of the entry that is found must not be
+counts the bytes read from the log for one, of which those before the entry that is found must not be
 more than an index interval and one entry. Target: <= 100 us.
 
-`recovery`: the same segment without anything beside it, opened as after a crash: every checksum verified, all indexes
-and snapshots made anew and synced. Rival: reading the file in pieces of 4 MiB. One core, page cache, in turns; medians
+`recovery`: the same segment without any other file, opened as after a crash: every checksum verified, all indexes
+and snapshots rebuilt and synced. Rival: reading the file in pieces of 4 MiB. One core, page cache, alternating; medians
 of CPU time and wall clock. Target: >= half of the rival's speed.
 
 `group commit`: 32 writers that each append a batch of one record of 100 bytes and wait until it is durable, with one
 sync for all of them (`GroupCommit`, round after round in one thread), beside one writer that syncs each append. Same
-log, same disk, in turns; medians of appends a second. Target: >= 0.7 x 32 x.
+log, same disk, alternating; medians of appends a second. Target: >= 0.7 x 32 x.
 
 Run: python benchmarks/live_log.py [CASE...]   (written to benchmarks/results/live_log.json)
 """
@@ -209,7 +209,7 @@ def recovery() -> Figures:
 
 
 def group_commit() -> Figures:
-    """Count appends that are durable, shared and alone, in turns."""
+    """Count appends that are durable, shared and alone, alternating."""
     records = memoryview(encode_records([Record(0, NOW, 0, b"key", bytes(100))], Format.V2))
     rules = AppendRules()
     with tempfile.TemporaryDirectory(dir=data.folder()) as scratch:

@@ -1,7 +1,7 @@
 """What counting costs a broker, and what a scrape does.
 
-- pairs, sets of 10 kB, of 100 kB: a broker in a process of its own on one core, which counts and does not by turns:
-  what counts is replaced by what does nothing, here, as there is no such setting. (Two processes differ by 2 % of
+- pairs, sets of 10 kB, of 100 kB: a broker in a process of its own on one core, with and without counting, alternating:
+  the counters are replaced by ones that do nothing, here, as there is no such setting. (Two processes differ by 2 % of
   themselves, from start to start.) Clients on some connections at once send sets of 100 or 1,000 records of 100 bytes
   and fetch such, some hundred requests a turn; what is first in a pair is second in the next. `share`: of the broker's
   CPU (its whole process, by the system's clock for it) what is saved without counting, the median of all pairs, its
@@ -9,8 +9,8 @@
 - requests: seconds of CPU of `magicbyte serve` (its own clock, all threads) for one Produce or Fetch, over the wire,
   one at a time: of a set of one record, which is the most that counting can weigh, and of a set of 100 records of 100
   bytes, as producers send them that have something to do.
-- counting: what it adds to one such request: a broker in this process is given the frames, without sockets, by turns of
-  20 with and without counting; the difference of what nine tenths of all took longer than. `share` is that over the
+- counting: what it adds to one such request: a broker in this process is given the frames, without sockets, 20 with and
+  20 without counting, alternating; the difference of what nine tenths of all took longer than. `share` is that over the
   former. What is counted later, many requests at a time, is added by itself (`sort_us`).
 - scrape: CPU of the broker for /metrics with 200 partitions; `share_every_15_s` of a core.
 
@@ -71,7 +71,7 @@ KEPT = {"retention.ms": "-1"}  # the records have times of 2023
 
 
 def serve(folder: str) -> None:
-    """Be a broker that stops counting at a signal, and begins again at the next."""
+    """A broker that stops counting at a signal, and resumes at the next."""
     instead = list(replaced())
     real = [(where, name, getattr(where, name)) for where, name, _ in instead]
     kinds = itertools.cycle((instead, real))
@@ -103,7 +103,7 @@ class Rival(NamedTuple):
     pid: int
 
     def switch(self) -> None:
-        """Let it count, or not any more."""
+        """Switch counting on or off."""
         os.kill(self.pid, signal.SIGUSR1)
 
     def cpu_s(self) -> float:
@@ -163,7 +163,7 @@ async def compare(broker: Rival, records: int) -> list[list[float]]:
                 before = broker.cpu_s()
                 await clients.turn()
                 row[at] = broker.cpu_s() - before
-                if at == pair % 2:  # behind the first of the two
+                if at == pair % 2:  # after the first of the two
                     broker.switch()
             spent.append(row)
     return spent

@@ -1,4 +1,4 @@
-"""`magicbyte mirror` beside Kafka's two mirrors, between the same two brokers, with the same sets.
+"""`magicbyte mirror` and Kafka's two mirrors, between the same two brokers, with the same sets.
 
 A topic of 8 partitions is filled with the sets of data.py (closed where the Java producer closes them, with its default
 of batch.size=16384), again and again until it has MEGABYTES of them, compressed. Then each mirror in turn copies it,
@@ -11,7 +11,7 @@ Kafka's mirrors run with their defaults, but for the codec, which is the source'
 for (heartbeats, checkpoints, ACLs), and as many consumers as there are cores. Heap 1 GiB, G1, both compilers.
 
 - closed CODEC SIZE: between real brokers, 2.8.2 and 3.9.1; rivals MirrorMaker 1 of 2.8.2 and MirrorMaker 2 of 3.9.1.
-- ours CODEC SIZE: between two brokers of ours, our mirror alone; closed, and opened since a source of magic 1 becomes
+- ours CODEC SIZE: between two of our brokers, our mirror alone; closed, and opened since a source of magic 1 becomes
   one of magic 2 at the target.
 - sets CODEC BYTES: as `closed`, our mirror alone, with larger sets: the records of 1000 B in sets of about so many
   bytes, compressed.
@@ -310,7 +310,7 @@ def beside(folder: Path, codec: str, size: int) -> Figures:
 
 
 def alone(folder: Path, codec: str, size: int) -> Figures:
-    """Compare closed and opened between brokers of ours."""
+    """Compare closed and opened between our brokers."""
     found: Figures = {}
     for name, magic in (("closed", 2), ("opened", 1)):
         if magic == 1 and codec == "zstd":

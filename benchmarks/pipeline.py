@@ -1,11 +1,11 @@
-"""Work of pipelines beside the ways that Spark has without them: in one session, `local[2]`, with one set of settings.
+"""Work of pipelines, and the ways that Spark has without them: in one session, `local[2]`, with one set of settings.
 
 A case ends with the records or bytes of its log, so that a small one can be tried; records are those of data.py.
 
 pruning     sum(length(value)) of v2 lz4, 1000 B records, segments of 64 MiB: of all, and of a tenth by offset, by
             timestamp, by both; columns offset, timestamp and value. Target: a tenth takes at most a fifth of the CPU.
             Nothing tells, without opening a batch, that all its records are later than a time: a tenth from the
-            middle by timestamp alone, which has to open the batches behind it, is told beside, without a target.
+            middle by timestamp alone, which has to open the later batches, is reported too, without a target.
 parquet     100 B records, v2 lz4, two partitions, by `records` of a pipeline; rival: spark-sql-kafka, tuned as in
             spark.py, from Kafka 3.9.1, through Spark's Parquet writer; both with zstd, our default, and with snappy,
             Spark's. Target: 4 x the records per CPU second.
@@ -19,8 +19,8 @@ compact     v2 lz4, 100 B records, keys of 16 bytes, each twice, at random place
 workers     the mixed archive of archive.py, converted to v2 zstd on a cluster of one worker, then of two, of a core
             each. Target: 1.5 x less time on the clock, from planning to the commit, Spark and its workers being warm.
 
-CPU is that of this process and all below it: JVM, Python workers, driver; the broker's is told beside it. Each way is
-run on a small log first, which warms up the JVM; then they take turns.
+CPU is that of this process and all below it: JVM, Python workers, driver; the broker's is reported separately. Each way
+is run on a small log first, which warms up the JVM; then they take turns.
 
 Run: python benchmarks/pipeline.py [CASE...]   (written to benchmarks/results/pipeline.json)
 """
@@ -126,7 +126,7 @@ def measured(work: Way, also: Callable[[], float] = lambda: 0.0) -> Figures:
     }
 
 
-def in_turns(ways: dict[str, Way], rounds: int, also: Callable[[], float] = lambda: 0.0) -> dict[str, Figures]:
+def alternating(ways: dict[str, Way], rounds: int, also: Callable[[], float] = lambda: 0.0) -> dict[str, Figures]:
     """Run each in turn; return by name the run whose CPU is the median, and the CPU of all."""
     runs: dict[str, list[Figures]] = {name: [] for name in ways}
     for _ in range(rounds):
@@ -220,7 +220,7 @@ def pruning(records: int, folder: Path) -> Figures:
             return tuple(rows.agg(F.count("*"), F.sum(F.length("value"))).collect()[0])
 
         answers = {name: total(condition) for name, condition in filters.items()}
-        found = in_turns({name: partial(total, condition) for name, condition in filters.items()}, 5)
+        found = alternating({name: partial(total, condition) for name, condition in filters.items()}, 5)
     ratios = {name: round(found["all"]["cpu_seconds"] / found[name]["cpu_seconds"], 2) for name in list(filters)[1:]}
     clock = {name: round(found["all"]["seconds"] / found[name]["seconds"], 2) for name in list(filters)[1:]}
     return {
@@ -255,8 +255,8 @@ def parquet(records: int, folder: Path) -> Figures:
                 **{f"spark-sql-kafka, {codec}": partial(rival, name, codec) for codec in CODECS},
             }
 
-        in_turns(ways("small"), 1)
-        found = in_turns(ways("large"), 3, cpu)
+        alternating(ways("small"), 1)
+        found = alternating(ways("large"), 3, cpu)
     used = {name: each["cpu_seconds"] for name, each in found.items()}
     ratios = {each: round(used[f"spark-sql-kafka, {each}"] / used[f"pipeline, {each}"], 2) for each in CODECS}
     return {
@@ -333,8 +333,8 @@ def convert(records: int, folder: Path) -> Figures:
                 "spark-sql-kafka": partial(rival, name),
             }
 
-        in_turns(ways("small"), 1)
-        found = in_turns(ways("large"), 1, cpu)
+        alternating(ways("small"), 1)
+        found = alternating(ways("large"), 1, cpu)
     result = judged(found, ["spark-sql-kafka"], 5.0)
     return {"records": written["large"], "bytes": size_of(folder / "large"), **result}
 
@@ -361,8 +361,8 @@ def compaction(records: int, partitions: int, target: float, folder: Path) -> Fi
                 "DataFrames": partial(rival, name),
             }
 
-        in_turns(ways("small"), 1)
-        found = in_turns(ways("large"), 1)
+        alternating(ways("small"), 1)
+        found = alternating(ways("large"), 1)
     return {"records": records, "bytes": size_of(folder / "large"), **judged(found, ["DataFrames"], target)}
 
 

@@ -2,21 +2,21 @@
 
 A small archive (archive.py; four partitions damaged, one torn) is verified in depth, converted to v2 zstd and
 compacted, with `on-damage = "salvage"`, on a standalone cluster of a master and two workers, real processes of this
-machine. The undisturbed run is one at local[2]. In each round the sink is a new one, and somebody gets
-SIGKILL:
+machine. The undisturbed run is one at local[2]. In each round the sink is a new one, and one process
+gets SIGKILL:
 
 driver   the process of `pipeline run`; then the same with --resume
-worker   one of Spark's workers; another one takes its place for the next round. Its executor sometimes goes on with
-         what it is at, though the driver has given it up, and is killed when the run is over
+worker   one of Spark's workers; another one takes its place for the next round. Its executor sometimes continues
+         its task, though the driver has given it up, and is killed when the run is over
 python   the daemon of an executor's Python processes, or one of them
 executor the executor's Java process
 
 Moments are seeded and lie evenly between the first attempt at a partition (0) and the end of an undisturbed run (1). A
-kill that comes too late, when all is done, is told and not counted. What is compared behind each round: SHA-256 of all
-files of all partitions; that nothing else is left in the sink; that whoever was below the killed process is gone.
+kill that comes too late, when all is done, is reported and not counted. Compared after each round: SHA-256 of all
+files of all partitions; that nothing else is left in the sink; that all processes below the killed one are gone.
 
 Run: python benchmarks/pipeline_kills.py [CASE...]   (written to benchmarks/results/pipeline_kills.json; a round takes
-10 to 30 s; a case at most MAGICBYTE_KILL_SECONDS, 3000, and the next run goes on where it ended)
+10 to 30 s; a case at most MAGICBYTE_KILL_SECONDS, 3000, and the next run continues where it ended)
 """
 
 import contextlib
@@ -45,7 +45,7 @@ from stage_proof import contents
 
 KILLS = 50
 SIZE, TINY = 1_500_000, 6
-SECONDS = float(os.environ.get("MAGICBYTE_KILL_SECONDS", "3000"))  # of a case: the next run goes on behind it
+SECONDS = float(os.environ.get("MAGICBYTE_KILL_SECONDS", "3000"))  # of a case: the next run continues after it
 RESULT = data.HERE / "results" / "pipeline_kills.json"
 WAIT_SECONDS, POLL_SECONDS = 240, 0.05
 JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # of all its processes here: they live for seconds

@@ -1,22 +1,22 @@
 """`magicbyte plan` put to the test: what it predicts of a step, and what the step then costs.
 
-Each case is a load: a paced producer, whose sets come in one format or in two by turns, and consumers, over the wire,
-on `magicbyte serve` in a process of its own, with a topic in the old format. When the broker has loaded its compiled
-loops the plan is made as the command makes it, by the numbers of some seconds (--window) and a rehearsal in a further
-process. Then the broker is watched for as long without the step (`control`); the step is taken (message.format.version
-by AlterConfigs), and the same load goes on.
+Each case is a load: a paced producer, whose sets come in one format or in two, alternating, and consumers, over the
+wire, on `magicbyte serve` in a process of its own, with a topic in the old format. When the broker has loaded its
+compiled loops the plan is made as the command makes it, by the numbers of some seconds (--window) and a rehearsal in a
+further process. Then the broker is watched for as long without the step (`control`); the step is taken
+(message.format.version by AlterConfigs), and the same load continues.
 
 Predicted CPU: what the plan says the broker uses (its whole process, by its own clock, per second), and by how much the
-step changes that. What is measured is what the same rate of records takes; a case is begun again, twice at most, if the
-rate was not held (`records_per_s`: when the plan looked, in the control, behind the step), which is no load to compare,
+step changes that. What is measured is what the same rate of records takes; a case is repeated, twice at most, if the
+rate was not held (`records_per_s`: during the plan, in the control, after the step), which is no load to compare,
 but a machine that is too busy for it. Predicted memory: the largest that the process had when the plan was begun, and
 the growth that was rehearsed. `error` is predicted over measured, less 1.
 `memory_growth_mb`: rehearsed; measured from the end of the control on; and, for comparison, from the plan to the end of
 the control, where nothing changed.
 
 - 10,000 segments: `magicbyte plan --dir` of 20 partitions with 100 gzip batches of 1 kB records in each segment, of all
-  three formats by turns. Seconds of the whole command, the median of three: of files in the system's cache, and of such
-  that the system was asked to drop from it just before (posix_fadvise).
+  three formats in rotation. Seconds of the whole command, the median of three: of files in the system's cache, and of
+  such that the system was asked to drop from it just before (posix_fadvise).
 
 Run: python benchmarks/plan.py [CASE...]   (written to benchmarks/results/plan.json; a case takes some 35 seconds)
 """
@@ -138,7 +138,7 @@ def peak(found: Scrape) -> float:
 
 
 async def kernels_loaded(server: harness.Serving) -> None:
-    """Wait until the broker runs as it will go on to."""
+    """Wait until the broker has loaded its compiled loops."""
     async with asyncio.timeout(MOST_S):
         while not (await scrape(server.http)).one("magicbyte_kernels_loaded"):
             await asyncio.sleep(0.25)

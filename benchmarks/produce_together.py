@@ -1,9 +1,9 @@
 """Sets of 16 kB in one Produce request, each for another partition: what the broker spends on each.
 
 A broker in this process is given frames, without sockets, as by `benchmarks/metrics.py`: requests of 10 and of 32
-partitions, as producers send them that gather what is for one broker, and of one. By turns its small sets go to a
-thread together (as they do), and each by itself (as before: nothing is a group). CPU time of the process, all threads,
-medians of the rounds, per set; beside it decompressing the payload alone, and `prepare` of the set alone.
+partitions, as producers send them that gather the sets for one broker, and of one. Its small sets go to a thread
+together (as they do), and each by itself (as before: nothing is a group), alternating. CPU time of the process, all
+threads, medians of the rounds, per set; beside it decompressing the payload alone, and `prepare` of the set alone.
 
 Run: python benchmarks/produce_together.py [CASE...]   (written to benchmarks/results/produce_together.json)
 """

@@ -3,7 +3,7 @@
 One segment of 1 GiB (v2, lz4, records of 1000 bytes; see data.py) in the page cache. The rival is a Python process that
 reads it in pieces of 4 MiB, computes their CRC-32C with the crc32c package, writes them to a new file and makes it
 durable (fsync). salvage verifies every batch, writes the same bytes with their indexes, snapshot and checkpoints, and
-makes all of it durable. On one core, in turns. Target: ours / theirs <= 2, that is rival's time / ours >= 0.5.
+makes all of it durable. On one core, alternating. Target: ours / theirs <= 2, that is rival's time / ours >= 0.5.
 
 Run: python benchmarks/salvage.py   (written to benchmarks/results/salvage.json)
 """
@@ -39,7 +39,7 @@ def copy_with_crc(source: str, target: str) -> None:
 
 
 def compare() -> dict[str, object]:
-    """Run both in turns, each into a folder of its own that is removed at once."""
+    """Run both, alternating, each into a folder of its own that is removed at once."""
     before = verify.load()
     folder = data.gibibyte_segment()
     (segment,) = folder.glob("*/*.log")

@@ -1,9 +1,9 @@
 """What security costs: produce and consume over TLS, a connection with a login, the authorisation of a Produce.
 
 - TLS: produce (acks=1, linger.ms=100) and consume records of 1000 bytes of text over TLS 1.3, both sides with
-  TLS_AES_256_GCM_SHA384, beside Kafka 3.9.1. Both brokers run at once and take turns; the client is librdkafka
+  TLS_AES_256_GCM_SHA384, compared with Kafka 3.9.1. Both brokers run at once and take turns; the client is librdkafka
   (confluent-kafka) in this process. The figure is the CPU that a broker used (benchmarks/broker.py says more).
-- plain: the same brokers and records without TLS, so that the cost of TLS itself can be told.
+- plain: the same brokers and records without TLS, so that the cost of TLS itself is known.
 - connection: TCP, a TLS 1.3 handshake that checks the certificate (P-256, the same for both), ApiVersions,
   SaslHandshake and a login by SCRAM-SHA-512 of 4096 iterations; then the connection is closed. The client is in this
   process and does the same for both; what it computes of the password (PBKDF2) is in the time.
@@ -218,7 +218,7 @@ def settle(server: Server) -> None:
     """Wait until a broker's memory stays the same for a second."""
     before, deadline = 0, time.monotonic() + WAIT_SECONDS
     while abs(server.resident() - before) > before // 100:
-        assert time.monotonic() < deadline, "the broker's memory goes on changing"
+        assert time.monotonic() < deadline, "the broker's memory keeps changing"
         before = server.resident()
         time.sleep(1)
 

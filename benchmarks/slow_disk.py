@@ -3,7 +3,7 @@
 A broker in a process of its own, whose file system takes 20 ms for each operation (open, read, write, sync, rename ...)
 on the files of one topic. Four connections write single records to that topic, read it from its beginning and convert
 it, all the time. Meanwhile one connection writes single records to another topic, fetches them and asks for metadata,
-one request at a time. The same is measured with nobody at the slow topic, before and after.
+one request at a time. The same is measured without clients of the slow topic, before and after.
 
 The client is a plain socket in this process; times are from the request's first byte to the answer's last.
 

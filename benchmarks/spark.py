@@ -5,7 +5,7 @@ Kafka 3.9.1 is given the segments of one topic for each codec (data.py's records
 (max.poll.records=5000, max.partition.fetch.bytes=10485760). The queries:
 
 all columns     sum(length(value)); we hand over all seven columns, as Kafka's source does whatever is asked for
-value only      the same; we are told to read the value column only
+value only      the same; ours reads the value column only
 in the worker   the same sum, computed by workers that decode the values and give back one row per segment
 shallow         how many records and bytes, in shallow mode: from the headers of the batches, of which nothing is opened
 
@@ -149,7 +149,7 @@ def warmed_up(query: Query) -> Any:
 
 
 def compare(work: dict[str, Query], records: int) -> dict[str, object]:
-    """Run the queries in turns."""
+    """Run the queries alternately."""
     answers = {name: warmed_up(query) for name, query in work.items()}
     assert len({answer for name, answer in answers.items() if name != "shallow"}) == 1, answers
     assert answers["shallow"][0] == records, answers

@@ -113,7 +113,7 @@ def run(processes: list[subprocess.Popen[str]], work: str) -> float:
 
 
 def compare(work: str, codec: str) -> dict[str, object]:
-    """Run one thread, two threads and two processes in turns."""
+    """Run one thread, two threads and two processes alternately."""
     home = partition_of(codec)
     (partition,) = discover([str(home / "whole")])
     processes = [

@@ -2,11 +2,11 @@
 
 - transactions: librdkafka (confluent-kafka) in this process begins a transaction, produces 10 records of 1000 bytes
   over 3 partitions of a topic, and commits it; one producer, one transaction after the other, to `magicbyte serve` and
-  Kafka 3.9.1, which take turns. `commit` is the time of the call that commits: it sends what is left of the records,
+  Kafka 3.9.1, which take turns. `commit` is the time of the call that commits: it sends the remaining records,
   and returns when the coordinator has noted the outcome. CPU is that of the broker's process (benchmarks/broker.py).
 - read_committed: a log of records of 1000 bytes in transactions of 100, of which one in ten is aborted, read by
-  librdkafka from our broker with each isolation.level, in turns: CPU of the broker for the whole log. The same of the
-  log directory, read by `Log.arrow_batches`: CPU of this process.
+  librdkafka from our broker with each isolation.level, alternating: CPU of the broker for the whole log. The same of
+  the log directory, read by `Log.arrow_batches`: CPU of this process.
 
 Run: python benchmarks/transactions.py [CASE...]   (written to benchmarks/results/transactions.json)
 """
@@ -121,7 +121,7 @@ def write_log(server: Server, lines: list[bytes]) -> int:
 
 
 def reading(folder: Path) -> dict[str, Any]:
-    """Read a log with both levels of isolation, in turns."""
+    """Read a log with both levels of isolation, alternating."""
     with ours(folder / "ours") as start:
         server = start()
         first_records(server)

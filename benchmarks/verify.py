@@ -1,13 +1,13 @@
-"""`magicbyte verify` of 1 GiB as a whole process: --deep beside Kafka's dump tool, --quick beside reading with CRC-32C.
+"""`magicbyte verify` of 1 GiB as a whole process: --deep and Kafka's dump tool, --quick and reading with CRC-32C.
 
 One segment of 1 GiB (v2, lz4, records of 1000 bytes; see data.py) in the page cache, with the indexes that
 rebuild-index makes for it. Deep: DumpLogSegments --deep-iteration, which decompresses each batch and prints a line for
 each record, to /dev/null; both have all cores. Quick: a Python process that reads the file in pieces of 4 MiB and
 computes their CRC-32C with the crc32c package; on one core. All start from nothing, with bytecode and machine code on
 the disk as an earlier run left them, and take turns. Quick is measured a second time with no bytecode on the disk for
-either side, as before 2026-11-21: `compiled anew`. Beside deep stands what no reader can do without: `lz4 alone`, a
-Python process on one core that reads the file and decompresses its blocks with the lz4 package. Targets: deep, rival's
-time / ours >= 10; quick, rival's time / ours >= 0.6. `peak_mib` is resident memory at its highest.
+either side, as before 2026-11-21: `compiled again`. Deep is also compared with the least that any reader does: `lz4
+alone`, a Python process on one core that reads the file and decompresses its blocks with the lz4 package. Targets:
+deep, rival's time / ours >= 10; quick, rival's time / ours >= 0.6. `peak_mib` is resident memory at its highest.
 
 Run: python benchmarks/verify.py [quick|deep]   (written to benchmarks/results/verify.json)
 """
@@ -33,7 +33,7 @@ TARGETS = {"deep": 10.0, "quick": 0.6}
 ROUNDS = {"deep": 5, "quick": 7}
 PIECE = 4 << 20
 BATCH_HEADER, FRAME_HEADER = 61, 7
-BLOCK = struct.Struct("<I")  # its size, in front of it
+BLOCK = struct.Struct("<I")  # its size, before it
 
 
 def read_with_crc(path: str) -> None:
@@ -75,16 +75,16 @@ def measure(command: list[str], *, bytecode: bool = True) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "peak_mib": used.ru_maxrss / 1024}
 
 
-ANEW = ", compiled anew"
+COMPILED_AGAIN = ", compiled again"
 
 
 def turns(commands: dict[str, list[str]], rounds: int) -> dict[str, dict[str, float]]:
-    """Run the commands in turns, after a run of ours that compiles and reads what is not there yet."""
+    """Run the commands alternately, after a first run that compiles and fills the page cache."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in commands}
     measure(commands["magicbyte"])
     for _ in range(rounds):
         for name, command in commands.items():
-            found[name].append(measure(command, bytecode=not name.endswith(ANEW)))
+            found[name].append(measure(command, bytecode=not name.endswith(COMPILED_AGAIN)))
     return {name: summary(runs) for name, runs in found.items()}
 
 
@@ -118,7 +118,7 @@ def load() -> float:
 
 
 def compare(depth: str) -> dict[str, object]:
-    """Run both sides of one depth in turns."""
+    """Run both sides of one depth alternately."""
     before = load()
     folder = indexed()
     (segment,) = folder.glob("*/*.log")
@@ -129,7 +129,7 @@ def compare(depth: str) -> dict[str, object]:
     if depth == "quick":
         rival = harness.python(__file__, str(segment))
         both = {"magicbyte": harness.pinned(verify), "read and crc32c": rival}
-        results = turns(both | {f"{name}{ANEW}": command for name, command in both.items()}, ROUNDS[depth])
+        results = turns(both | {f"{name}{COMPILED_AGAIN}": command for name, command in both.items()}, ROUNDS[depth])
         other = "read and crc32c"
     else:
         libs = kafka_oracle.fetch(data.KAFKA)
@@ -145,8 +145,8 @@ def compare(depth: str) -> dict[str, object]:
         other = "java"
     ratios = harness.ratios(results, {other: TARGETS[depth]}, "seconds")
     if depth == "quick":
-        anew = {"magicbyte": results[f"magicbyte{ANEW}"], f"{other}{ANEW}": results[f"{other}{ANEW}"]}
-        ratios |= harness.ratios(anew, {f"{other}{ANEW}": TARGETS[depth]}, "seconds")
+        again = {each: results[each] for each in (f"magicbyte{COMPILED_AGAIN}", f"{other}{COMPILED_AGAIN}")}
+        ratios |= harness.ratios(again, {f"{other}{COMPILED_AGAIN}": TARGETS[depth]}, "seconds")
     loads = [before, load()]
     return {"bytes": segment.stat().st_size, "load_average": loads, "results": results, "ratios": ratios}
 
