@@ -163,8 +163,8 @@ def test_no_gap_is_reported_of_a_log_that_shows_compaction_or_whose_gap_is_expla
     assert facts(directory) == []
 
 
-@pytest.mark.parametrize(("base", "is_reported"), [((1 << 31) - 1, True), (1 << 31, False)])
-def test_a_gap_is_explained_if_the_next_offset_did_not_fit_into_the_segment(
+@pytest.mark.parametrize(("base", "is_reported"), [((1 << 31) - 2, True), ((1 << 31) - 1, False)])
+def test_a_gap_is_explained_if_the_next_entry_did_not_fit_into_the_segment(
     directory: Path, base: int, is_reported: bool
 ) -> None:
     """Kafka splits such segments, which old cleaners merged (KAFKA-6264); so does `salvage`."""

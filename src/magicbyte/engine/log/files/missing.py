@@ -329,13 +329,14 @@ def _missing_between(
         between = range(before.base_offset, after.base_offset)
         if any(base in between for base in (*lost, *unfinished)):  # reported, or a broker's unfinished exchange
             continue
-        if after.base_offset - before.base_offset > MAX_RELATIVE:
-            continue  # its offset did not fit into the segment before: the writer began one, whatever lay between
         end = _segment_end(partition, before)
         if not end.is_whole or max(end.offset, start) >= after.base_offset:
             continue
+        begin = _segment_start(partition, after)
+        if begin.last_of_first_entry - before.base_offset > MAX_RELATIVE:
+            continue  # the entry did not fit into the segment before: the writer began one, whatever lay between
         first = max(end.offset, start)
-        last = min(after.base_offset, _first_offset(partition, after)) - 1
+        last = min(after.base_offset, begin.offset) - 1
         if first > last:
             continue
         shortened.append(before)
@@ -350,11 +351,21 @@ def _missing_between(
     return [] if missing and _was_compacted(partition, known, shortened) else missing
 
 
-def _first_offset(partition: PartitionDirectory, segment: SegmentFiles) -> int:
-    """Return the lowest offset in the first block of a segment, its base offset if it has no entry."""
+class _SegmentStart(NamedTuple):
+    """The lowest offset in the first block of a segment, and the last one of its first entry.
+
+    Both are the base offset of a segment without entries. The header of a wrapper has its last offset only, so the base
+    offset may be a lower one.
+    """
+
+    offset: int
+    last_of_first_entry: int
+
+
+def _segment_start(partition: PartitionDirectory, segment: SegmentFiles) -> _SegmentStart:
     for headers in _headers(partition, segment, 0, lambda _: None):
-        return int(headers.offset.min())
-    return segment.base_offset
+        return _SegmentStart(int(headers.offset.min()), int(headers.last_offset[0]))
+    return _SegmentStart(segment.base_offset, segment.base_offset)
 
 
 def _was_compacted(
