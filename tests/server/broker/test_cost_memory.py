@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from builders import run
+from engine.log.made_sets import enriched_set
 from magicbyte.access.net.stream import SocketStream
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.effects import StoreRecords
 from magicbyte.engine.groups.records import GroupMetadataValue
 from magicbyte.engine.log.append.prepare import prepare
-from magicbyte.engine.log.append.rules import AppendRules
-from magicbyte.engine.log.append.sets import KEPT_SCRATCH
+from magicbyte.engine.log.append.rules import KEPT_SCRATCH, AppendRules
 from magicbyte.engine.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -42,11 +42,12 @@ from magicbyte.engine.protocol.messages.produce import (
 from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
-from magicbyte.engine.records.layout import TimestampType
+from magicbyte.engine.records.layout import OFFSET, Dialect, TimestampType
 from magicbyte.server.coordinating import groups
 from magicbyte.server.coordinating.groups import records_of
 from magicbyte.server.partitions import appends, conversion
-from magicbyte.server.partitions.appends import DECOMPRESSED_TIMES, Acknowledgement
+from magicbyte.server.partitions.appends import Acknowledgement, NewSet
+from magicbyte.server.partitions.writes import DECOMPRESSED_TIMES, OPENED_BYTES
 from magicbyte.server.serving import trimming
 from server.broker.serving import Peer, Running
 
@@ -71,6 +72,14 @@ print(getrusage(RUSAGE_SELF).ru_minflt - before)
 def bomb(size: int, codec: Codec = Codec.ZSTD) -> bytes:
     row = Record(0, 1_700_000_000_000, TimestampType.CREATE_TIME, b"key", bytes(size))
     return bytes(encode_records([row], Format.V2, codec, header=BatchHeader()))
+
+
+def enriched_bomb(size: int, offset: int = 0) -> memoryview:
+    """Return an enriched wrapper of one message; its header has not its last offset."""
+    row = Record(0, 1_700_000_000_000, TimestampType.CREATE_TIME, b"key", bytes(size))
+    data = bytearray(enriched_set(Codec.GZIP, [row]))
+    OFFSET.type.pack_into(data, OFFSET.start, offset)
+    return memoryview(data)
 
 
 class Together:
@@ -144,6 +153,21 @@ def test_a_set_that_is_written_in_another_format_takes_no_more_memory_than_is_co
         assert 2 * MOST < tracemalloc.get_traced_memory()[1] <= DECOMPRESSED_TIMES * MOST
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("mode", "counted"), [("trust", DECOMPRESSED_TIMES * MOST), ("unchanged", OPENED_BYTES)])
+def test_a_wrapper_that_is_opened_for_its_offsets_alone_counts(mode: str, counted: int, folder: Path) -> None:
+    async def work() -> None:
+        async with Running(folder, {**SETTINGS, "enriched.append.mode": "trust"}) as broker:
+            broker.topics.create("topic", configs={"message.format.version": "enriched"})
+            partition = await broker.replicas.opened("topic", 0)
+            rules = broker.topics.known("topic").config.append if mode == "trust" else None
+            for offset, size, peak in ((0, KEPT_SCRATCH - 1000, 0), (1, KEPT_SCRATCH + 1000, counted)):
+                new = NewSet(partition, enriched_bomb(size, offset), rules, 2, dialect=Dialect.ENRICHED)
+                assert (await broker.appends.append(new)).last_offset == offset
+                assert (broker.runtime.memory.peak, broker.runtime.memory.used) == (peak, 0)
+
+    run(work())
 
 
 def test_who_waits_too_long_for_memory_is_told_to_try_again(folder: Path) -> None:

@@ -9,18 +9,25 @@ from typing import Any
 import pytest
 
 from builders import run
+from engine.log.made_sets import enriched_set
 from magicbyte.access.client import Client
 from magicbyte.access.client.admin import NewTopic, create_topic, delete_records
 from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import ErrorCode, OutOfDescriptorsError
+from magicbyte.engine.log.append.rules import KEPT_SCRATCH
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.layout import Dialect, TimestampType
 from magicbyte.engine.replication.fetcher import Answered, Append, FetchFrom, Truncate
 from magicbyte.server.partitions import replica_fetchers
+from magicbyte.server.partitions.appends import NewSet
 from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
 from magicbyte.server.partitions.partition import ServedPartition
 from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers, _LeaderFetcher
+from magicbyte.server.partitions.writes import OPENED_BYTES
 from server.broker.builders import made, produce, records
 from server.broker.clusters import Members, cluster, make, until
 from server.broker.serving import Peer
@@ -262,11 +269,11 @@ def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
 ) -> None:
     real, failures = replica_fetchers._write, list[int]()
 
-    def failing(fetched: Any, now: Any) -> Any:
+    def failing(fetched: Any, now: Any, room: Any) -> Any:
         if fetched.records and fetched.partition.index == 0 and len(failures) < 3:
             failures.append(0)
             raise RuntimeError("a bug")
-        return real(fetched, now)
+        return real(fetched, now, room)
 
     async def work() -> None:
         async with cluster(folder, 2, num_replica_fetchers="1") as members, Client(members.bootstrap) as client:
@@ -277,6 +284,33 @@ def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
                 await send(client, "t", index, records(1), LEADER_ONLY)
             await until(lambda: [each.log.log_end_offset for each in partitions] == [1, 1, 1])
             assert len(failures) == 3
+
+    run(work())
+
+
+def test_a_follower_waits_for_the_memory_to_open_a_large_wrapper(folder: Path) -> None:
+    """The header of an enriched wrapper has not its last offset."""
+    row = Record(0, 0, TimestampType.CREATE_TIME, b"key", bytes(KEPT_SCRATCH))
+
+    async def work() -> None:
+        async with (
+            cluster(folder, 2, queued_max_request_bytes=str(OPENED_BYTES)) as members,
+            Client(members.bootstrap) as client,
+        ):
+            await make(members, client, 2, message_format_version="enriched")
+            _, partition = await followed(members)
+            led = members.replica(members.leader("t"), "t")
+            assert led is not None
+            memory = members.brokers[3 - members.leader("t").node_id].runtime.memory
+            memory._patience_s = 0.1
+            before = memory.peak
+            async with memory.work(memory.limit):
+                new = NewSet(led, memoryview(enriched_set(Codec.GZIP, [row])), None, dialect=Dialect.ENRICHED)
+                await members.leader("t").appends.append(new)
+                await until(lambda: bool(memory._work.turns))
+                assert partition.log.log_end_offset == 0
+            await until(lambda: partition.log.log_end_offset == 1)
+            assert memory.peak >= before + OPENED_BYTES
 
     run(work())
 

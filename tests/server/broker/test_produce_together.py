@@ -12,7 +12,7 @@ import pytest
 from builders import run
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.log.append.sets import KEPT_SCRATCH
+from magicbyte.engine.log.append.rules import KEPT_SCRATCH
 from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceData,

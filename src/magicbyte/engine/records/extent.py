@@ -5,9 +5,10 @@ For a single entry use `header.extent_of`, or the properties of its view.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from magicbyte.engine.records.decode import DecodeOptions, decode_rows
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_rows
 from magicbyte.engine.records.enriched import EnrichedMessage
 from magicbyte.engine.records.layout import LAST_OFFSET_DELTA, MAX_TIMESTAMP, V1_TIMESTAMP, Dialect
 from magicbyte.engine.sentinels import NO_TIMESTAMP
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 OFFSETS_AND_TIMES = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 
 
-def first_offset(table: BatchTable, row: int) -> int:
-    """Return the offset of the first message inside a wrapper, which is decompressed for it."""
-    for columns in decode_rows(table, [row], OFFSETS_AND_TIMES):
+def first_offset(table: BatchTable, row: int, limit: int = DEFAULT_MAX_BATCH_BYTES) -> int:
+    """Return the offset of the first message inside a wrapper, which is decompressed for it, to `limit` bytes at most.
+
+    Raises BatchTooLargeError, and CorruptRecordError.
+    """
+    for columns in decode_rows(table, [row], replace(OFFSETS_AND_TIMES, limit=limit)):
         return int(columns.offset[0])
     return int(table.offset[row])
 
@@ -60,17 +64,18 @@ def header_lasts(table: BatchTable) -> Int64Array:
     return last
 
 
-def last_offsets(table: BatchTable) -> Int64Array:
-    """Return the last offset of each row. Wrappers of the enriched dialect may have to be decompressed.
+def last_offsets(table: BatchTable, limit: int = DEFAULT_MAX_BATCH_BYTES) -> Int64Array:
+    """Return the last offset of each row. Wrappers of the enriched dialect are decompressed, to `limit` bytes at most.
 
-    Raises CorruptRecordError if that fails.
+    Raises BatchTooLargeError, and CorruptRecordError.
     """
     import numpy as np
 
     last = header_lasts(table)
     if table.dialect is Dialect.KAFKA:
         return last
+    options = replace(OFFSETS_AND_TIMES, limit=limit)
     for row in np.flatnonzero(np.asarray(table.count, np.int64) < 0).tolist():
-        for columns in decode_rows(table, [row], OFFSETS_AND_TIMES):
+        for columns in decode_rows(table, [row], options):
             last[row] = columns.offset[len(columns) - 1]
     return last

@@ -54,7 +54,7 @@ from magicbyte.engine.errors import (
     UnknownTopicError,
 )
 from magicbyte.engine.log.append.prepare import NOTHING_STORED, prepare, prepare_unchanged
-from magicbyte.engine.log.append.sets import KEPT_SCRATCH, RoomNeeded
+from magicbyte.engine.log.append.rules import ALL_ROOM, KEPT_ROOM, KEPT_SCRATCH, Room, RoomNeeded
 from magicbyte.engine.log.live.config import FOREVER
 from magicbyte.engine.log.live.group_commit import GroupCommit, Outcome
 from magicbyte.engine.ports import Moment
@@ -71,7 +71,7 @@ from magicbyte.engine.records.layout import (
     Dialect,
 )
 from magicbyte.engine.sentinels import NO_TIMESTAMP
-from magicbyte.server.partitions.writes import PartitionLocks, Work, WrittenSet, write, write_all
+from magicbyte.server.partitions.writes import PartitionLocks, Work, WrittenSet, memory_for, write, write_all
 from magicbyte.server.serving.metrics import UNNAMED, ClientSoftware, TopicMetrics, count, now_ns
 
 if TYPE_CHECKING:
@@ -91,8 +91,6 @@ SMALL_BYTES: Final = 64 << 10
 """Maximum size of a set for which the hand-over to a thread costs more than the work, so that it shares a thread."""
 TOGETHER_BYTES: Final = 256 << 10
 """Bytes of sets in one piece of work; further ones go to other threads at the same time."""
-DECOMPRESSED_TIMES: Final = 4
-"""Memory counted for a large set, as a multiple of its decompressed limit: it may have to be rebuilt."""
 _USUAL_RATIO: Final = 4
 _QUICK_CODECS: Final = (Codec.NONE, Codec.SNAPPY, Codec.LZ4)
 WARM_AFTER_BYTES: Final = 1 << 20  # of records, from which the kernels are loaded, in a thread
@@ -255,10 +253,8 @@ class Appends:
         else:
             (written,) = await self._write_all((new,), is_quick=_is_quick(records))
         if isinstance(written, RoomNeeded):
-            assert rules is not None, "an unchanged set needs no room"
             del written  # its traceback refers to scratch memory that others may use
-            async with self._runtime.memory.work(DECOMPRESSED_TIMES * rules.max_decompressed_bytes):
-                self._runtime.trimming.ask()
+            async with memory_for(self._runtime, rules):
                 (written,) = await self._write_all((new,), is_quick=False, has_room=True)
         if not isinstance(written, Exception):
             return written
@@ -288,7 +284,7 @@ class Appends:
         except (UnknownTopicError, NotLeaderError) as error:
             return error
         if rules is None:
-            return partial(_write_unchanged, new, now)
+            return partial(_write_unchanged, new, now, ALL_ROOM if has_room else KEPT_ROOM)
         prepared = partial(
             prepare,
             new.records,
@@ -461,14 +457,17 @@ def _is_compressed(records: memoryview) -> bool:
     return place is not None and records[place] & CODEC_MASK != 0
 
 
-def _write_unchanged(new: NewSet, now: Moment) -> WrittenSet:
-    """Write a set with its own offsets and leader epochs, as a follower does. Raises OffsetOutOfRangeError."""
+def _write_unchanged(new: NewSet, now: Moment, room: Room) -> WrittenSet:
+    """Write a set with its own offsets and leader epochs, as a follower does.
+
+    Raises OffsetOutOfRangeError, and RoomNeeded for a wrapper that exceeds `room`.
+    """
     partition, records = new.partition, new.records.toreadonly()
     log, end = partition.log, partition.log.log_end_offset
     first = OFFSET.read(records) if len(records) >= LOG_OVERHEAD else 0
     if records and first < end:
         raise OffsetOutOfRangeError(f"{partition}: expected offsets from {end} on, found {first}")
-    unchanged = partial(prepare_unchanged, records, log.config.rules, next_offset=end, dialect=new.dialect)
+    unchanged = partial(prepare_unchanged, records, log.config.rules, next_offset=end, dialect=new.dialect, room=room)
     return write(log, unchanged, now)
 
 

@@ -29,6 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from magicbyte.engine.errors import (
+    BusyError,
     ErrorCode,
     MagicbyteError,
     NetworkError,
@@ -36,6 +37,7 @@ from magicbyte.engine.errors import (
     code_of,
 )
 from magicbyte.engine.log.append.prepare import prepare_unchanged
+from magicbyte.engine.log.append.rules import ALL_ROOM, KEPT_ROOM, Room, RoomNeeded
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.api_key import ApiKey
@@ -75,7 +77,7 @@ from magicbyte.engine.replication.fetcher import (
 )
 from magicbyte.engine.replication.truncation import EpochEnd
 from magicbyte.engine.sentinels import NO_EPOCH
-from magicbyte.server.partitions.writes import PartitionLocks, Work, WrittenSet, write, write_all
+from magicbyte.server.partitions.writes import PartitionLocks, WrittenSet, memory_for, write, write_all
 
 if TYPE_CHECKING:
     from magicbyte.access.client.connection import Connection
@@ -515,15 +517,32 @@ class _LeaderFetcher:
                 self._ignored()
             if not current:
                 return
-            runtime = self._runtime
-            await runtime.logs_lock.acquire_shared()
-            try:
-                now = Moment.of(runtime.clock)
-                outcomes = await write_all(runtime, current, [_work(each, now) for each in current])
-            finally:
-                runtime.logs_lock.release_shared()
-            for each, outcome in zip(current, outcomes, strict=True):
-                self._publish(each, outcome)
+            large = list[_Fetched]()
+            for each, outcome in zip(current, await self._write_all(current, KEPT_ROOM), strict=True):
+                if isinstance(outcome, RoomNeeded):
+                    large.append(each)
+                else:
+                    self._publish(each, outcome)
+            for each in large:
+                self._publish(each, await self._write_large(each))
+
+    async def _write_large(self, fetched: _Fetched) -> WrittenSet | Exception:
+        """Write a set when there is memory to open its wrappers."""
+        try:
+            async with memory_for(self._runtime, None):
+                (written,) = await self._write_all([fetched], ALL_ROOM)
+        except BusyError as error:
+            return error
+        return written
+
+    async def _write_all(self, fetched: Sequence[_Fetched], room: Room) -> list[WrittenSet | Exception]:
+        runtime = self._runtime
+        await runtime.logs_lock.acquire_shared()
+        try:
+            now = Moment.of(runtime.clock)
+            return await write_all(runtime, fetched, [partial(_write, each, now, room) for each in fetched])
+        finally:
+            runtime.logs_lock.release_shared()
 
     def _ignored(self) -> None:
         """Handle a response that was not applied: an incremental session tells a high watermark only once."""
@@ -569,14 +588,10 @@ class _LeaderFetcher:
         self._runtime.complaints.line(log, f"broker {self._leader_id}", "replication", message, *arguments)
 
 
-def _work(fetched: _Fetched, now: Moment) -> Work:
-    return partial(_write, fetched, now)
-
-
-def _write(fetched: _Fetched, now: Moment) -> WrittenSet:
+def _write(fetched: _Fetched, now: Moment, room: Room) -> WrittenSet:
     """Write records, and raise the log start offset to the leader's, as far as it is replicated. Called in a thread."""
     log, append = fetched.partition.log, fetched.append
-    written = write(log, partial(_prepare, log, fetched.records, now), now)
+    written = write(log, partial(_prepare, log, fetched.records, now, room), now)
     high_watermark = max(log.high_watermark, min(append.high_watermark, log.log_end_offset))
     start = min(append.log_start_offset, high_watermark)
     if start > log.log_start_offset:
@@ -585,13 +600,15 @@ def _write(fetched: _Fetched, now: Moment) -> WrittenSet:
     return written
 
 
-def _prepare(log: PartitionLog, records: memoryview, now: Moment) -> RecordSet:
+def _prepare(log: PartitionLog, records: memoryview, now: Moment, room: Room) -> RecordSet:
     """Return the set of fetched records; an empty log may be moved back to their first offset."""
     end = base = log.log_end_offset
     if not log.size and len(records) >= LOG_OVERHEAD:
         # The leader's log may start inside a batch, which is sent whole: an empty log begins where the batch does.
         base = min(max(OFFSET.read(records), 0), end)
-    unchanged = prepare_unchanged(records.toreadonly(), log.config.rules, next_offset=base, dialect=log.config.dialect)
+    unchanged = prepare_unchanged(
+        records.toreadonly(), log.config.rules, next_offset=base, dialect=log.config.dialect, room=room
+    )
     if unchanged.size and unchanged.first_offset < end <= unchanged.last_offset:
         log.truncate_fully(unchanged.first_offset, now.monotonic_ms)
     return unchanged

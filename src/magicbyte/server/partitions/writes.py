@@ -7,7 +7,8 @@ be one piece of work. `appends.py` has the phases of an append, and what each lo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
@@ -16,6 +17,7 @@ from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.log.append.prepare import NOTHING_STORED
 from magicbyte.engine.log.live.config import FOREVER
 from magicbyte.engine.ports import Moment
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.server.serving.metrics import now_ns
 
 if TYPE_CHECKING:
@@ -23,10 +25,15 @@ if TYPE_CHECKING:
 
     from magicbyte.engine.log.append.producer_check import Guard
     from magicbyte.engine.log.append.record_set import RecordSet
+    from magicbyte.engine.log.append.rules import AppendRules
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.serving.runtime import Runtime
 
+DECOMPRESSED_TIMES: Final = 4
+"""Memory counted for a large set, as a multiple of its decompressed limit: it may have to be rebuilt."""
+OPENED_BYTES: Final = 2 * DEFAULT_MAX_BATCH_BYTES
+"""Memory counted for a large set that is stored unchanged: a wrapper in it may have to be opened for its offsets."""
 _ORDER: Final = attrgetter("topic", "index")
 
 
@@ -76,6 +83,18 @@ class _Set(Protocol):
 
     @property
     def partition(self) -> ServedPartition: ...
+
+
+@asynccontextmanager
+async def memory_for(runtime: Runtime, rules: AppendRules | None) -> AsyncIterator[None]:
+    """Hold the memory for a set that does not fit into the kept scratch memory; `rules` None: it is stored unchanged.
+
+    Locks of partitions may be held, but not `logs_lock`. Raises BusyError after a timeout.
+    """
+    size = OPENED_BYTES if rules is None else DECOMPRESSED_TIMES * rules.max_decompressed_bytes
+    async with runtime.memory.work(size):
+        runtime.trimming.ask()
+        yield
 
 
 async def write_all(

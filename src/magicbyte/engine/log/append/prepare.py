@@ -8,13 +8,14 @@ KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValida
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from magicbyte.engine.codecs import Codec
-from magicbyte.engine.errors import AppendRefusedError, CorruptRecordError, ErrorCode
+from magicbyte.engine.errors import AppendRefusedError, BatchTooLargeError, CorruptRecordError, ErrorCode
 from magicbyte.engine.log.append.record_set import AppendOrigin, RecordSet, record_set
 from magicbyte.engine.log.append.reencode import rebuild
-from magicbyte.engine.log.append.rules import AppendRules, Request
+from magicbyte.engine.log.append.rules import ALL_ROOM, KEPT_ROOM, AppendRules, Request, Room
 from magicbyte.engine.log.append.sets import ProducedSet, too_large, validate
 from magicbyte.engine.log.append.stamp import can_stay, stamp
 from magicbyte.engine.log.files.index_writer import IndexRules
@@ -51,8 +52,8 @@ def prepare(
     are changed in place, not in copies. Producer sequences are checked by ProducerChecks, not here. `has_room`: whether
     there is memory for a set that decompresses to the maximum of the rules.
 
-    Raises AppendRefusedError, with a code that this version of the request knows, without side effects. Raises
-    RoomNeeded without `has_room`, for a set that exceeds the scratch memory of threads.
+    Raises AppendRefusedError, with a code that this version of the request knows, without side effects. Without
+    `has_room`, this and `PartitionLog.append` of the set raise RoomNeeded for one that exceeds the kept scratch memory.
     """
     request = Request(request_version)
     produced = validate(records, rules, request, now_ms, dialect, has_room=has_room)
@@ -60,6 +61,10 @@ def prepare(
         return _nothing()
     stored = _assign(produced, rules, request, next_offset, now_ms, leader_epoch, is_ours=is_ours)
     stored.origin = _CLIENT if request.is_client else _COORDINATOR
+    if not has_room:
+        stored.room = KEPT_ROOM
+    elif not stored.rebuilt:  # in another format it may be larger than what was sent
+        stored.room = Room(rules.max_decompressed_bytes)
     return stored
 
 
@@ -102,13 +107,19 @@ def _check_entries(stored: RecordSet, rules: AppendRules) -> None:
 
 
 def prepare_unchanged(
-    records: memoryview, rules: IndexRules, *, next_offset: int, dialect: Dialect = Dialect.KAFKA
+    records: memoryview,
+    rules: IndexRules,
+    *,
+    next_offset: int,
+    dialect: Dialect = Dialect.KAFKA,
+    room: Room = ALL_ROOM,
 ) -> RecordSet:
     """Return the set of the whole entries of `records`, fetched from a leader: offsets, formats, codecs are unchanged.
 
     Its first offset is that in the first header; in a wrapper's header that is the last of its offsets. An incomplete
-    entry at the end is left out. The set of no entries has no pieces. Raises CorruptRecordError unless every checksum
-    holds, and offsets ascend from `next_offset` or a later one: then the follower must not continue.
+    entry at the end is left out. The set of no entries has no pieces. `room`: for wrappers whose header has not their
+    last offset. Raises CorruptRecordError unless every checksum holds, and offsets ascend from `next_offset` or a later
+    one: then the follower must not continue. Raises RoomNeeded.
     """
     walk = entries(records, dialect)
     last = next_offset - 1
@@ -117,7 +128,7 @@ def prepare_unchanged(
         try:
             entry.verify()
             begin = entry.offset if not isinstance(entry, RecordBatch) else entry.base_offset
-            stop = entry.last_offset if entry.last_offset is not None else _last_offset(records[position:end])
+            stop = entry.last_offset if entry.last_offset is not None else _last_offset(records[position:end], room)
         except CorruptRecordError as error:
             raise error.locate(shift=position) from None
         if begin <= last or not begin <= stop < _LAST_OFFSET:  # the next offset is a signed 64-bit number, too
@@ -127,7 +138,7 @@ def prepare_unchanged(
         last = stop
     if not walk.position:
         return _nothing()
-    unchanged = record_set(records[: walk.position], rules, dialect)
+    unchanged = record_set(records[: walk.position], rules, dialect, room)
     unchanged.first_offset = OFFSET.read(records)
     return unchanged
 
@@ -136,7 +147,11 @@ def _nothing() -> RecordSet:
     return RecordSet([], 0, NOTHING_STORED, NOTHING_STORED)
 
 
-def _last_offset(wrapper: memoryview) -> int:
+def _last_offset(wrapper: memoryview, room: Room) -> int:
     """Return the last offset of an enriched wrapper, which is known only after decompression."""
-    offsets: Any = [columns.offset for columns in decode(wrapper, _OFFSETS, dialect=Dialect.ENRICHED)]
+    options = replace(_OFFSETS, limit=room.limit)
+    try:
+        offsets: Any = [columns.offset for columns in decode(wrapper, options, dialect=Dialect.ENRICHED)]
+    except BatchTooLargeError as error:
+        raise room.exceeded(error) from None
     return int(max(max(each) for each in offsets))

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from magicbyte.engine.compiled.kernel import worth_compiling
-from magicbyte.engine.errors import CorruptRecordError, TruncatedLogError
+from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
 from magicbyte.engine.log.append import index_kernels as kernels
+from magicbyte.engine.log.append.rules import ALL_ROOM, Room
 from magicbyte.engine.log.files.index_writer import (
     IndexRules,
     looked_into,
@@ -98,7 +99,7 @@ class RecordSet:
     None: the set is one batch.
 
     Results of `prepare`: `log_append_time`, for the response; `rebuilt`, whether the records were encoded again;
-    `decompressed` and `compressed`, the number of codec calls; `origin`.
+    `decompressed` and `compressed`, the number of codec calls; `origin`; `room`, for wrappers that `indexed` opens.
     """
 
     pieces: list[memoryview]
@@ -116,6 +117,7 @@ class RecordSet:
     decompressed: int = 0
     compressed: int = 0
     origin: AppendOrigin = AppendOrigin.REPLICATION
+    room: Room = ALL_ROOM
 
     def __bytes__(self) -> bytes:
         return b"".join(self.pieces)
@@ -176,11 +178,11 @@ class RecordSet:
         return Due(entries, since_entry, timestamp, time_offset)
 
 
-def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
+def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA, room: Room = ALL_ROOM) -> RecordSet:
     """Return the set of the whole entries in `data` with final offsets, for appends of followers and tests.
 
-    Headers are read. A wrapper is opened only if index entries have its first offset. Raises CorruptRecordError for
-    bytes that are not whole entries, or empty.
+    Headers are read. A wrapper is opened, in `room`, only if index entries have its first offset, or its header has not
+    its last one. Raises CorruptRecordError for bytes that are not whole entries, or empty, and RoomNeeded.
     """
     view = memoryview(data).toreadonly().cast("B")
     if len(view) > MAGIC.start and view[MAGIC.start] == 2 and dialect is Dialect.KAFKA:
@@ -193,19 +195,22 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
     if table.end < len(view) or not len(table):
         expected = f"{table.need} bytes of an entry"
         raise TruncatedLogError("end of the data", expected=expected, found=len(view) - table.end, position=table.end)
-    return _of_table(table, rules)
+    try:
+        return _of_table(table, rules, room.limit)
+    except BatchTooLargeError as error:
+        raise room.exceeded(error) from None
 
 
 def indexed(prepared: RecordSet, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
     """Return a non-empty prepared set with the parts that a log with these rules indexes.
 
     A single batch of magic 2 is one part. Messages need no more reading if an index has the offsets in their headers.
-    Of other sets the headers are read.
+    Of other sets the headers are read, as by `record_set`.
     """
     if prepared.batches:
         return prepared
     if dialect is not Dialect.KAFKA or not rules.entry_per_batch:
-        return record_set(bytes(prepared), rules, dialect)
+        return record_set(bytes(prepared), rules, dialect, prepared.room)
     head, last = prepared.pieces[0], prepared.last_offset
     prepared.first_timestamp, prepared.has_older = extent_of(head)[2], True
     if LOG_OVERHEAD + SIZE.read(head) == prepared.size:  # one message or wrapper, whose header has its last offset
@@ -223,10 +228,10 @@ def _of_batch(batch: RecordBatch) -> RecordSet:
     return RecordSet([batch.buffer], batch.size, batch.base_offset, last, timestamp, timestamp, last, batches=(batch,))
 
 
-def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
+def _of_table(table: BatchTable, rules: IndexRules, limit: int) -> RecordSet:
     import numpy as np
 
-    last, times = last_offsets(table), max_timestamps(table)
+    last, times = last_offsets(table, limit), max_timestamps(table)
     position, size = np.asarray(table.position, np.int64), np.asarray(table.size, np.int64)
     fallen = np.flatnonzero(np.diff(last) <= 0)
     if fallen.size:
@@ -238,7 +243,7 @@ def _of_table(table: BatchTable, rules: IndexRules) -> RecordSet:
 
     def first(row: int) -> int:
         wrapper = table.count[row] < 0 and table.dialect is Dialect.KAFKA
-        return first_offset(table, row) if wrapper and not rules.names_last_offset else int(table.offset[row])
+        return first_offset(table, row, limit) if wrapper and not rules.names_last_offset else int(table.offset[row])
 
     def part(begin: int, end: int) -> IndexedPart:
         """Return the part of rows `begin` to below `end`."""

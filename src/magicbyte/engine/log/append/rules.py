@@ -9,10 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from magicbyte.engine.codecs import Codec
-from magicbyte.engine.errors import AppendRefusedError, ErrorCode, InvalidConfigError, RecordError, RequestRefusedError
+from magicbyte.engine.errors import (
+    AppendRefusedError,
+    BatchTooLargeError,
+    ErrorCode,
+    InvalidConfigError,
+    RecordError,
+    RequestRefusedError,
+)
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
 from magicbyte.engine.records.layout import TimestampType
@@ -28,7 +35,28 @@ CODECS: Final[Mapping[str, Codec | None]] = {
     "zstd": Codec.ZSTD,
 }
 TIMESTAMP_TYPES: Final = {"CreateTime": TimestampType.CREATE_TIME, "LogAppendTime": TimestampType.LOG_APPEND_TIME}
+KEPT_SCRATCH: Final = 4 << 20
+"""Bytes of scratch memory kept for decompression: sets that fit need no allocation."""
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)(\.[0-9]+)*(-IV[0-9]+|-[0-9]+)?")
+
+
+class RoomNeeded(Exception):  # noqa: N818  (a signal to come back with more room, no fault of the set)
+    """A set needs more memory than is kept for decompression."""
+
+
+class Room(NamedTuple):
+    """The memory for the content of one wrapper: `limit` bytes. `is_all`: the caller cannot get more."""
+
+    limit: int = DEFAULT_MAX_BATCH_BYTES
+    is_all: bool = True
+
+    def exceeded(self, error: BatchTooLargeError) -> BatchTooLargeError | RoomNeeded:
+        """Return what to raise for content that does not fit."""
+        return error if self.is_all else RoomNeeded()
+
+
+ALL_ROOM: Final = Room()
+KEPT_ROOM: Final = Room(KEPT_SCRATCH, is_all=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from magicbyte.engine.errors import (
     RecordError,
     RequestRefusedError,
 )
-from magicbyte.engine.log.append.rules import AppendRules, Request
+from magicbyte.engine.log.append.rules import KEPT_SCRATCH, AppendRules, Request, RoomNeeded
 from magicbyte.engine.log.files.reader import Buffers
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.columns import RecordColumns
@@ -48,8 +48,6 @@ from magicbyte.engine.wire.checksum import crc32
 
 MOST_NAMED = 1000
 """The most invalid records that a refusal names: there may be millions."""
-KEPT_SCRATCH = 4 << 20
-"""Bytes of scratch memory kept for decompression: sets that fit need no allocation."""
 _APPEND_TIME, _CREATE_TIME = TimestampType.LOG_APPEND_TIME, TimestampType.CREATE_TIME
 _V0, _V2 = Format.V0, Format.V2
 _WITH_TIMES = (Format.V2, Format.V1)
@@ -59,10 +57,6 @@ _MAGIC = MAGIC.start
 _SHORTEST = LOG_OVERHEAD + V0_MINIMUM
 _CODECS = tuple(Codec)
 _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
-
-
-class RoomNeeded(Exception):  # noqa: N818  (a signal to come back with more room, no fault of the set)
-    """A set needs more than the kept scratch memory, up to `AppendRules.max_decompressed_bytes`."""
 
 
 @dataclass(slots=True)
