@@ -90,7 +90,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Go on collecting garbage, but among what tests make only."""
+    """Collect garbage again, but only among objects that tests make."""
     gc.freeze()
     gc.enable()
 

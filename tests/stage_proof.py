@@ -86,7 +86,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def said(run: PipelineRun) -> list[Json]:
-    """Return what a run says of its partitions, without times and what is drawn anew for each."""
+    """Return what a run says of its partitions, without times and random values."""
     drawn = ("seconds", "staged", "path")
 
     def plain(value: Any) -> Any:
@@ -306,7 +306,7 @@ DAMAGED = {
 
 
 def outcomes(place: Place, proofs: dict[str, Proof], *, commands: bool, **how: Any) -> Iterator[tuple[str, Json]]:
-    """Run the stages one after the other; yield of each its name and what came out, with digests.
+    """Run the stages one after the other; yield the name and the result of each, with digests.
 
     `how`: where, as in `driver.run`. `commands`: each is held against its command, too.
     """
@@ -346,7 +346,7 @@ def main(master: str, given: str) -> None:
 
 
 def at(master: str, place: Place, names: list[str], *, commands: bool) -> dict[str, Json]:
-    """Run stages at a Spark master, in a process of its own; return what came out of each."""
+    """Run stages at a Spark master, in a process of its own; return the result of each."""
     asked = {
         "logs": str(place.logs),
         "folder": str(place.folder),

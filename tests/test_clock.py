@@ -1,4 +1,4 @@
-"""Time has one source, `access/clock.py`: dates for what is stored, the monotonic clock for what is waited for."""
+"""Time has one source, `access/clock.py`: dates for stored values, the monotonic clock for deadlines."""
 
 from __future__ import annotations
 

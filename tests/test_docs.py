@@ -266,7 +266,7 @@ def test_the_commands_of_a_page_that_need_two_brokers_work_as_printed(
             if not {"--until-caught-up", "--explain", "translate"} & set(arguments):
                 arguments.append("--until-caught-up")
             if "translate" not in arguments:
-                arguments.append("--yes")  # nobody is there to be asked
+                arguments.append("--yes")  # there is no terminal for the question
             result = run(*arguments)
             assert result.exit_code == 0, (line, result.stderr)
 

@@ -1,4 +1,4 @@
-"""docs/images is as tools/pictures.py draws it now, from the results, pages and logs of today."""
+"""docs/images is as tools/pictures.py draws it from the present results, pages and logs."""
 
 import subprocess
 import sys

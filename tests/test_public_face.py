@@ -1,6 +1,6 @@
-"""What `import magicbyte` promises: names, signatures, what they give beside Kafka's own tools, and what they refuse.
+"""What `import magicbyte` promises: names, signatures, results compared with Kafka's own tools, and refusals.
 
-`python tests/test_public_face.py` writes `public_face.txt` anew, where a change of the interface is meant.
+`python tests/test_public_face.py` rewrites `public_face.txt` after an intended change of the interface.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ RETURNED = (
     SalvageReport, SalvagedPartition, Severity, Tally, TopicPartition, What, testing.Broker, testing.Cluster,
     testing.TurnedClock,
 )  # fmt: skip
-"""What comes back from the functions, beside the names of the package itself."""
+"""The results of the functions, in addition to the names of the package itself."""
 ALIASES = {
     "AnyPath": sources.AnyPath,
     "DamageHandler": DamageHandler,

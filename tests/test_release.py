@@ -130,7 +130,7 @@ def test_with_an_address_every_link_leads_there(
     assert "https://example.org/magicbyte/raw/main/docs/images/inventory.svg" in links
     project = tomllib.loads((tree / "pyproject.toml").read_text())["project"]
     assert project["urls"]["Issues"] == "https://example.org/magicbyte/issues"
-    assert project["scripts"]  # stands behind it
+    assert project["scripts"]  # the table after it is still read
 
 
 def test_the_container_is_not_root_and_compiles_nothing() -> None:

@@ -74,7 +74,7 @@ def test_a_protocol_version_that_no_release_has_is_refused(name: str) -> None:
         protocol_version(name)
 
 
-def test_in_sync_replicas_are_told_at_once_from_the_protocol_that_has_alter_partition() -> None:
+def test_changes_of_in_sync_replicas_are_reported_at_once_from_the_protocol_with_alter_partition() -> None:
     told = [
         tells_isr_at_once(protocol_version(each)) for each in ("0.9.0", "2.6", "2.7-IV1", "2.7-IV2", "2.7", "2.8-IV0")
     ]

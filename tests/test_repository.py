@@ -202,7 +202,7 @@ def start(clone: Path, *arguments: str, path: str | None = None) -> subprocess.P
 
 
 @pytest.mark.slow
-def test_a_set_up_clone_is_left_as_it_is_even_when_moved_until_its_lock_changes(clone: Path) -> None:
+def test_a_set_up_clone_is_reused_even_when_moved_until_its_lock_changes(clone: Path) -> None:
     said, complaints = start(clone, "there").communicate()
     assert (said, len(complaints.splitlines())) == ("hello there\n", 1), complaints
     moved = clone.rename(clone.parent / "moved")

@@ -191,7 +191,7 @@ def test_what_tests_and_benchmarks_import_exists() -> None:
 
 
 def dotted_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and text of the names of ours that are strings: targets of `monkeypatch.setattr`, modules for `-m`."""
+    """Yield line and text of our names in strings: targets of `monkeypatch.setattr`, modules for `-m`."""
     for node in walk(tree):
         match node:
             case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=[ast.Constant(value=str(name)), *_]):

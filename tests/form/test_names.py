@@ -42,7 +42,7 @@ def binds(node: ast.AST, name: str) -> bool:
 
 
 def lines_of(node: ast.AST, name: str) -> Iterator[tuple[int, bool]]:
-    """Yield the lines with `name` in `node`, and whether it is bound there; without what binds it anew."""
+    """Yield the lines with `name` in `node`, and whether it is bound there; without scopes that rebind it."""
     if isinstance(node, ast.Name) and node.id == name:
         yield node.lineno, is_stored(node)
     elif isinstance(node, ast.arg) and node.arg == name:

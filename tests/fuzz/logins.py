@@ -156,7 +156,7 @@ class _Place:
         self.entrance: Entrance = entrances(services)[LISTENER]
 
     def enter(self, before: bytes, data: bytes, piece: int) -> tuple[AdmittedConnection | None, int]:
-        """Return who came in, if anybody did, and how many bytes he was told."""
+        """Return the user that was admitted, if any, and the number of bytes in the answers."""
         script = _Script(before, data, piece)
 
         async def work() -> AdmittedConnection | None:
@@ -195,12 +195,12 @@ STATES: Final = (
     framed(shaken("SCRAM-SHA-256", OLD_HANDSHAKE)),
     framed(shaken("OAUTHBEARER", OLD_HANDSHAKE)),
 )
-"""What went before, by the first byte of an input; its upper half says in which pieces bytes come, and whether what
-follows is a token that is put into a request."""
+"""The bytes before the input, by its first byte. The upper half says in which pieces bytes come, and whether the rest
+is a token that is put into a request."""
 
 
 def fuzz_login(data: bytes) -> None:
-    """Promise: whoever does not know the password is not let in, and no memory stays taken."""
+    """Promise: a client without the password is not admitted, and no memory stays reserved."""
     first, rest = (data[0], data[1:]) if data else (0, b"")
     before = STATES[first & 7]
     if first & 8:

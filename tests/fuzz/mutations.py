@@ -1,6 +1,6 @@
 """Changes that keep a log's structure: entries are changed inside, and their sizes and checksums made right again.
 
-Blind changes end at the first checksum; these reach what lies behind it. Everything random comes from the caller.
+Blind changes end at the first checksum; these reach the bytes after it. Everything random comes from the caller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VARINTS = [
 
 
 def split(data: bytes) -> tuple[list[bytes], bytes]:
-    """Return the whole entries of `data`, as their size fields say, and what is left."""
+    """Return the whole entries of `data`, as their size fields say, and the rest."""
     entries, at = [], 0
     while len(data) - at >= 17:
         size = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)

@@ -61,7 +61,7 @@ def main() -> None:
         (corpus / f"seed-{seed}").write_bytes(content[:LONGEST])
     target = targets.TARGETS[name]
     logging.disable()  # lines about what is refused would take most of the time
-    flags = 2 if name in ("convert", "partition", "protocol") else 1  # bytes in front of the log that choose options
+    flags = 2 if name in ("convert", "partition", "protocol") else 1  # bytes before the log that choose options
     failures: collections.Counter[str] = collections.Counter()
     executions, slowest = 0, 0.0
     began = time.monotonic()

@@ -189,7 +189,7 @@ def fuzz_codecs(data: bytes) -> None:
         assert whole is None, "decompress succeeded where decompress_into failed"
     else:
         assert bytes(out[:written]) == whole
-    assert not any(out[limit:]), "written behind the end"
+    assert not any(out[limit:]), "written beyond the end"
 
 
 def parse_properties(data: bytes) -> object:
@@ -370,7 +370,7 @@ def fuzz_partition(data: bytes) -> None:
 
 
 def converted(data: bytes) -> tuple[bytes, MagicbyteError | None]:
-    """Convert a log as its two bytes of flags say; return what came out in front of an error, and the error."""
+    """Convert a log as its two bytes of flags say; return the output before an error, and the error."""
     flags, choice = (data[0], data[1]) if len(data) > 1 else (0, 0)
     options, dialect = options_of(flags & 3)
     pieces: list[bytes] = []

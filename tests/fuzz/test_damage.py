@@ -1,4 +1,4 @@
-"""A damaged byte anywhere in a log: either it is told, with its place, or it is one that no checksum covers.
+"""A damaged byte anywhere in a log: either it is reported, with its position, or it is one that no checksum covers.
 
 What no checksum covers: the offset field of every format (the record's offset, or the shift of those inside), and the
 leader epoch of magic 2. A wrong size field or magic byte loses what follows, and is always told.
@@ -102,7 +102,7 @@ def check(log: bytes, dialect: Dialect, entries: list[tuple[int, bytes, list[Rec
 
 @pytest.mark.parametrize("form", ["plain", "compiled"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_flipped_byte_is_told_with_its_place_or_lies_where_no_checksum_reaches(name: str, form: str) -> None:
+def test_a_flipped_byte_is_reported_with_its_position_or_no_checksum_covers_it(name: str, form: str) -> None:
     log, dialect = LOGS[name]
     rnd = random.Random(name)
     whole = sum(map(len, split(log)[0]))
@@ -114,7 +114,7 @@ def test_a_flipped_byte_is_told_with_its_place_or_lies_where_no_checksum_reaches
 
 
 @pytest.mark.parametrize("name", ["magic0-00-row", "magic1-03-row", "magic2-00-row", "magic2-04-row", "enriched-lz4-1"])
-def test_every_bit_pattern_of_a_header_byte_is_told_or_uncovered(name: str) -> None:
+def test_every_bit_pattern_of_a_header_byte_is_reported_or_uncovered(name: str) -> None:
     log, dialect = LOGS[name]
     entry = split(log)[0]
     whole = b"".join(entry)
@@ -144,7 +144,7 @@ def test_a_log_that_is_cut_anywhere_is_truncated_not_damaged(name: str) -> None:
 
 @pytest.mark.parametrize("zeros", [1, 11, 12, 17, 61, 5000])
 @pytest.mark.parametrize("name", ["magic0-00-row", "magic1-00-row", "magic2-00-row"])
-def test_zeros_behind_the_last_entry_are_a_truncated_tail(name: str, zeros: int) -> None:
+def test_zeros_after_the_last_entry_are_a_truncated_tail(name: str, zeros: int) -> None:
     log, dialect = LOGS[name]
     sound = b"".join(split(log)[0])
     found, damage = read(sound + bytes(zeros), dialect)
@@ -154,7 +154,7 @@ def test_zeros_behind_the_last_entry_are_a_truncated_tail(name: str, zeros: int)
 
 
 @pytest.mark.parametrize("case", golden_data.log_cases(state="crashed"), ids=str)
-def test_a_sampled_byte_of_a_real_segment_is_told_or_uncovered(case: golden_data.Case) -> None:
+def test_a_sampled_byte_of_a_real_segment_is_reported_or_uncovered(case: golden_data.Case) -> None:
     rnd = random.Random(case.id)
     for segment in case.segments().values():
         sound = b"".join(split(segment)[0][:40])

@@ -59,7 +59,7 @@ def test_a_wrapper_smaller_than_its_header_ends_at_the_buffer() -> None:
     assert complaint(bytes(message), DecodeOptions(verify=False)).position == 0
 
 
-def test_bad_tags_of_an_enriched_wrapper_are_told_with_its_place_and_skipped() -> None:
+def test_bad_tags_of_an_enriched_wrapper_are_reported_with_its_position_and_skipped() -> None:
     sound = build_enriched_wrapper(Codec.GZIP, b"", num_messages=1, non_keyed=True, timestamp_ms=5)
     cut = bytearray(sound)
     cut[26 + 4 + 1 :] = cut[26 + 4 + 1 + 3 :]  # three bytes of a tag less, and the area says so

@@ -45,7 +45,7 @@ def _enters(data: bytes) -> bool:
     return entered[0] is not None
 
 
-def test_a_login_that_is_cut_anywhere_lets_nobody_in() -> None:
+def test_a_login_that_is_cut_anywhere_admits_no_user() -> None:
     for data in INPUTS.values():
         for end in range(len(data) - 1):
             fuzz_login(data[:end].replace(PASSWORD.encode(), b"x" * len(PASSWORD)))
@@ -65,5 +65,5 @@ def test_a_login_with_a_changed_byte_ends_as_one_or_with_a_fault_of_the_peers(
 
 @settings(max_examples=500, deadline=None)
 @given(data=st.binary(max_size=200))
-def test_any_bytes_at_all_let_nobody_in(data: bytes) -> None:
+def test_arbitrary_bytes_admit_no_user(data: bytes) -> None:
     fuzz_login(data)

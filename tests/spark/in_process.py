@@ -53,4 +53,4 @@ class InProcess:
         return Tasks([[pickle.loads(pickle.dumps(task))] for task in tasks])
 
     def cancelAllJobs(self) -> None:  # noqa: N802
-        raise AssertionError("nobody interrupts")
+        raise AssertionError("no interrupt is expected")

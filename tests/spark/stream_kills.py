@@ -4,9 +4,9 @@ Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE] [--folder FOLDER
 (test_stream_spark.py runs two rounds of each.)
 A round starts the stream as a process of its own, while this process appends to the source, and kills it with SIGKILL
 at a moment that the seed draws: some time after it has staged something, or has committed. With it go all processes
-below it, or its Java machine alone: then a Python process may go on with a commit that nobody waits for. At the end the
+below it, or its Java machine alone: then a Python process may finish a commit without a waiting driver. At the end the
 stream runs until it has caught up, and each record of the source is to be in the sink, once, in its order. In a FOLDER
-that is kept, rounds go on where others ended.
+that is kept, rounds continue where others ended.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Topics of a live cluster (a broker of ours here; tests/interop has Kafka's): queries, streams and writes."""
+"""Topics of a live cluster (our broker here; tests/interop has Kafka's): queries, streams and writes."""
 
 import asyncio
 import json
@@ -120,7 +120,7 @@ def test_the_options_mean_what_they_mean_for_files(
         assert len(reader.partitions()) >= 9
 
 
-def test_a_time_that_no_record_has_is_told_or_reads_nothing(broker: Broker) -> None:
+def test_a_time_without_records_is_an_error_or_reads_nothing(broker: Broker) -> None:
     with pytest.raises(MagicbyteError, match="orders-0: no record from timestamp"):
         reader_of(broker, startingTimestamp=str(2 * START)).partitions()
     late = reader_of(broker, startingTimestamp=str(2 * START), startingOffsetsByTimestampStrategy="latest")
@@ -135,7 +135,7 @@ def test_shallow_mode_gives_closed_sets(broker: Broker) -> None:
     assert all(len(row["batch"]) == row["size"] for row in found)
 
 
-def test_what_is_gone_is_told_or_let_pass(tmp_path: Path) -> None:
+def test_lost_records_are_an_error_or_are_skipped(tmp_path: Path) -> None:
     async def shorten(bootstrap: str) -> None:
         async with Client(bootstrap) as client:
             await admin.delete_records(client, "orders", 0, 25)
@@ -170,7 +170,7 @@ def test_options_that_say_nothing_of_a_cluster_are_refused(broker: Broker, optio
         parse_options(options_of(broker, **options))
 
 
-def test_a_topic_that_is_not_there_is_told_and_not_made(broker: Broker) -> None:
+def test_an_unknown_topic_is_an_error_and_is_not_created(broker: Broker) -> None:
     with pytest.raises(UnknownTopicError, match="no topic 'new' here"):
         reader_of(broker, subscribe="new").partitions()
     assert "new" not in asyncio.run(topics(broker.bootstrap_servers))

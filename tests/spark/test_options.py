@@ -52,7 +52,7 @@ def test_several_paths_are_separated_by_commas_or_a_json_list(options: dict[str,
 def test_a_folder_that_exists_is_one_path_whatever_its_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So what was written to `save(path)` is read by `load(path)`."""
+    """So `load(path)` reads the rows of `save(path)`."""
     monkeypatch.chdir(tmp_path)
     for path in (name, str(tmp_path / name), f"file://{tmp_path / name}"):
         (tmp_path / name).mkdir(exist_ok=True)

@@ -237,7 +237,7 @@ def test_a_partition_whose_source_is_gone_keeps_its_output(archive: Path) -> Non
     assert "orders 0" in (archive / "out/recovery-point-offset-checkpoint").read_text()
     shutil.rmtree(archive / "out/orders-0")
     write_partition(archive / "logs", "orders-8", some_records(3))
-    assert run(given, resume=True).status == 0, "an output that nobody can make again may go"
+    assert run(given, resume=True).status == 0, "an output without a source may be removed"
     assert "orders 0" not in (archive / "out/recovery-point-offset-checkpoint").read_text()
 
 
@@ -253,7 +253,7 @@ def test_a_sink_with_something_in_it_is_refused(archive: Path) -> None:
         run(given)
 
 
-def test_an_output_that_somebody_changed_is_not_written_over(archive: Path) -> None:
+def test_a_changed_output_is_not_overwritten(archive: Path) -> None:
     given = pipeline(archive, CONVERT)
     run(given)
     with (archive / "out/orders-0" / f"{0:020}.log").open("ab") as file:
@@ -373,7 +373,7 @@ def test_a_full_disk_fails_one_partition_and_the_rerun_completes(
 
 
 @pytest.mark.parametrize("torn", [True, False])
-def test_an_input_that_grows_while_it_is_read_is_told_and_is_no_damage(archive: Path, torn: bool) -> None:
+def test_an_input_that_grows_while_it_is_read_is_reported_and_is_no_damage(archive: Path, torn: bool) -> None:
     class Growing(InProcess):
         def parallelize(self, tasks: list[Any], pieces: int) -> Any:
             with (archive / "logs/orders-1" / f"{0:020}.log").open("ab") as file:
@@ -578,7 +578,7 @@ def test_digests_go_segment_by_segment_so_that_one_partition_uses_all_cores(
     assert copied.units[0]["logEndOffset"] == 200
 
 
-def test_a_plan_changes_nothing_and_says_what_is_due(archive: Path) -> None:
+def test_a_plan_changes_nothing_and_lists_the_work(archive: Path) -> None:
     given = pipeline(archive, CONVERT)
     assert [unit.name for unit in driver.plan(given).due] == ["orders-0", "orders-2", "orders-1"]
     assert not (archive / "out").exists()
@@ -656,7 +656,7 @@ UNKNOWN = {
 
 
 @pytest.mark.parametrize("said", UNKNOWN)
-def test_what_would_be_left_out_in_silence_is_refused(archive: Path, said: str) -> None:
+def test_a_setting_that_would_be_ignored_is_refused(archive: Path, said: str) -> None:
     text = UNKNOWN[said]
     (archive / "p.toml").write_text(text if "[source]" in text else text + '[source]\npath = "logs"\n')
     with pytest.raises(MagicbyteError, match=re.escape(said)):
@@ -682,7 +682,7 @@ def test_a_master_that_is_none_is_refused_before_anything_is_made(archive: Path,
     assert not (archive / "out").exists()
 
 
-def test_a_spark_that_stops_by_itself_is_told_in_a_line(archive: Path) -> None:
+def test_a_spark_that_stops_by_itself_is_reported_in_a_line(archive: Path) -> None:
     """As where no master answers: Spark takes a minute to find that out, when all seems to be well."""
 
     class Stopped(InProcess):
@@ -694,7 +694,7 @@ def test_a_spark_that_stops_by_itself_is_told_in_a_line(archive: Path) -> None:
     assert run(pipeline(archive, CONVERT), resume=True).status == 0
 
 
-def test_what_a_workers_python_raises_is_told_without_its_trace() -> None:
+def test_an_error_in_a_workers_python_is_reported_without_its_trace() -> None:
     trace = 'Traceback (most recent call last):\n  File "worker.py", line 1, in <module>\n    import a\n'
     error = Py4JError(f"[PYTHON_EXCEPTION] An exception was thrown: {trace}ModuleNotFoundError: No module named 'a'\n")
     assert first_line(error) == "in a worker's Python, ModuleNotFoundError: No module named 'a'"
@@ -708,7 +708,7 @@ def test_memory_that_a_worker_would_not_take_is_refused(memory: str) -> None:
     assert f"{memory!r}: expected a size such as 512m or 1g" in done.stderr
 
 
-def test_an_interrupt_says_how_to_go_on(
+def test_an_interrupt_says_how_to_continue(
     archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def stopped(*_: Any, **__: Any) -> PipelineRun:
@@ -738,9 +738,7 @@ def test_an_output_of_which_something_is_gone_is_not_committed(archive: Path, mo
     assert (again.status, again.kept) == (0, 2), "the other two are kept"
 
 
-def test_an_attempt_that_nobody_waits_for_does_not_disturb_the_clearing(
-    archive: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_abandoned_attempt_does_not_disturb_the_clearing(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes into its folder until that is gone, as one does whose executor was given up."""
     removed, late = shutil.rmtree, []
 

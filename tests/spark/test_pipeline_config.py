@@ -185,6 +185,6 @@ def test_the_file_in_the_document_is_one(tmp_path: Path) -> None:
         assert all(f"`{name}`" in page for name in options), do
 
 
-def test_a_sink_may_be_in_a_store_and_what_goes_there_made_in_a_folder(tmp_path: Path) -> None:
+def test_a_sink_may_be_in_a_store_and_its_files_are_made_in_a_scratch_folder(tmp_path: Path) -> None:
     given = load(written(tmp_path, SOURCE + '[sink]\npath = "s3://a/b/"\nscratch = "shared"\n'))
     assert (given.sink, given.scratch) == ("s3://a/b", tmp_path / "shared")

@@ -1,4 +1,4 @@
-"""Compaction whose groups of segments are written by several workers: what comes out is the log cleaner's."""
+"""Compaction whose groups of segments are written by several workers: the result is the log cleaner's."""
 
 import os
 import random
@@ -181,7 +181,7 @@ def test_a_log_of_transactions_over_many_groups_is_compacted_again_and_again_as_
     assert (dropped["markers"] > 0) == (version >= "3.1"), "before that the times of files decide"
 
 
-def test_what_a_group_became_knows_of_the_transactions_in_front_of_it(
+def test_the_segment_of_a_group_knows_the_transactions_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without that the log would come out otherwise: so the comparison above can fail."""
@@ -243,7 +243,7 @@ def test_a_log_that_is_one_group_or_whose_transaction_indexes_say_else_is_writte
     entries = TransactionIndex.parse(sound).entries
     moved = (entries[0]._replace(last_offset=entries[0].last_offset - 1), *entries[1:])
     index.write_bytes(TransactionIndex(moved).to_bytes())
-    same(tmp_path, tmp_path / "logs", "segment-bytes = 3000\n", names=("one-2", "many-2"))  # the index is made anew
+    same(tmp_path, tmp_path / "logs", "segment-bytes = 3000\n", names=("one-2", "many-2"))  # the index is rebuilt
     index.write_bytes(sound)
     overlap(tmp_path / "logs/users-0")
     same(tmp_path, tmp_path / "logs", "segment-bytes = 3000\n", names=("one-3", "many-3"), parted=False, shuffled=False)
@@ -313,7 +313,7 @@ def test_a_segment_that_goes_before_it_is_copied_fails_the_partition_and_the_rer
     assert contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
-def test_an_attempt_at_a_copy_that_nobody_waits_for_does_not_disturb_what_came_of_another(
+def test_an_abandoned_attempt_at_a_copy_does_not_disturb_the_result_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a machine that is only thought to be lost: its copy begins when all others are done."""
@@ -362,10 +362,10 @@ def third(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Path, int], No
     return set_up
 
 
-def test_damage_in_one_group_is_told_with_its_place_and_leaves_nothing(
+def test_damage_in_one_group_is_reported_with_its_position_and_leaves_no_output(
     tmp_path: Path, third: Callable[[Callable[[Path, int], None]], None]
 ) -> None:
-    """It happens behind the first pass, which would have found it."""
+    """It happens after the first pass, which would have found it."""
     damaged = []
 
     def damage(folder: Path, base: int) -> None:
@@ -408,7 +408,7 @@ def test_half_a_group_of_a_killed_run_goes_and_the_rerun_completes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, third: Callable[[Callable[[Path, int], None]], None]
 ) -> None:
     class KilledError(BaseException):
-        """Nobody catches it."""
+        """No code catches it."""
 
     def kill(_folder: Path, _base: int) -> None:
         raise KilledError
@@ -435,7 +435,7 @@ def test_groups_whose_putting_in_place_was_cut_short_are_put_there_again_to_the_
     rename, made = LocalFiles.rename, []
 
     class KilledError(BaseException):
-        """Nobody catches it."""
+        """No code catches it."""
 
     def cut(self: LocalFiles, source: str, target: str) -> None:
         made.append(source)

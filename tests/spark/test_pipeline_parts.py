@@ -1,4 +1,4 @@
-"""Conversion of one partition by several workers: what comes out is what one gives, byte for byte."""
+"""Conversion of one partition by several workers: the result is that of one, byte for byte."""
 
 from pathlib import Path
 from typing import Any

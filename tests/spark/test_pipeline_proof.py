@@ -24,9 +24,7 @@ SHUFFLED = "g3.9.1.*compact*"
 
 
 @pytest.mark.parametrize("name", ["compact", "compact by shuffle"])
-def test_a_log_is_compacted_as_the_version_that_its_files_tell_before_they_are_mended(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_log_is_compacted_as_by_the_version_of_its_files_before_their_repair(name: str, tmp_path: Path) -> None:
     lay_out_closed(tmp_path / "logs", [log_case("3.9.1/compact-snappy.after2")])
     place = Place(tmp_path / "logs", tmp_path, segment_bytes=3000, retained_bytes=3000, shuffled="*", now=now())
     ((_, found),) = outcomes(place, {name: PROOFS[name]}, commands=True, context=InProcess())

@@ -1,4 +1,4 @@
-"""Pipelines from and to clusters of ours with SASL_SSL; a password is in no file, message, plan or process list."""
+"""Pipelines from and to our clusters with SASL_SSL; a password is in no file, message, plan or process list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages that several workers share: what comes out is what one worker gives, byte for byte, wherever the parts end."""
+"""Stages that several workers share: the result is that of one worker, byte for byte, wherever the parts end."""
 
 import itertools
 import random
@@ -146,7 +146,7 @@ def lost(rng: random.Random, logs: list[Path]) -> None:
 
 
 def elsewhere(rng: random.Random, logs: list[Path]) -> None:
-    """Entries in the segment of others: what one segment has lies behind, or in front of, what another one has."""
+    """Entries in the segment of others: the offsets of one segment are all above or below those of another."""
     one, other = rng.sample(logs, 2)
     first, second = one.read_bytes(), other.read_bytes()
     one.write_bytes(first + second if rng.random() < 0.5 else second + first)

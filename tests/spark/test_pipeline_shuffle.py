@@ -1,4 +1,4 @@
-"""Compaction through the shuffle: what comes out is the log cleaner's, byte for byte."""
+"""Compaction through the shuffle: the result is the log cleaner's, byte for byte."""
 
 import random
 from pathlib import Path

@@ -173,7 +173,7 @@ def wait_until(holds: Callable[[], bool], running: "subprocess.Popen[str]") -> N
 
 
 @pytest.mark.parametrize(("victim", "finished"), [("driver", 0), ("driver", 3), ("executor", 2), ("python", 2)])
-def test_whoever_is_killed_the_output_is_that_of_an_undisturbed_run(
+def test_whichever_process_is_killed_the_output_is_that_of_an_undisturbed_run(
     workers: SparkCluster, archive: Path, victim: str, finished: int
 ) -> None:
     sink = f"killed-{victim}-{finished}"

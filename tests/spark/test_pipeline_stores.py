@@ -41,10 +41,10 @@ from stage_proof import contents
 CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"\n'
 S3_IS_SLOW = pytest.mark.parametrize("store", ["memory", pytest.param("s3", marks=pytest.mark.slow)], indirect=True)
 """For what the memory shows as well: reruns, locks and readers are tried at both in every run."""
-_numbers = itertools.count(1000 * os.getpid())  # whoever runs these tests beside has other folders for scratch
+_numbers = itertools.count(1000 * os.getpid())  # parallel runs of these tests have other folders for scratch
 
 
-@pytest.fixture(scope="session")  # s3fs keeps what it was told of the address as long as the process lives
+@pytest.fixture(scope="session")  # s3fs keeps the properties of the address as long as the process lives
 def s3() -> Iterator[str]:
     """The address of an S3 server with a bucket `archive`."""
     from moto.server import ThreadedMotoServer  # seconds of imports, which only these tests need
@@ -295,7 +295,7 @@ def killed(given: Pipeline, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None
     [("memory", 0), ("memory", 2), ("s3", 2), pytest.param("s3", 0, marks=pytest.mark.slow)],
     indirect=["store"],
 )
-def test_after_a_kill_in_front_of_the_manifest_the_rerun_completes(
+def test_after_a_kill_before_the_manifest_the_rerun_completes(
     store: ObjectStore, archive: Path, expected: dict[str, str], tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = pipeline(archive, store)
@@ -440,7 +440,7 @@ def test_what_no_pipeline_made_is_refused(memory: ObjectStore, archive: Path) ->
         materialize(memory.url, archive / "plain")
 
 
-def test_a_store_that_cannot_be_reached_is_told_in_a_line(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_cannot_be_reached_is_reported_in_a_line(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in {
         "AWS_ENDPOINT_URL": s3,
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -457,7 +457,7 @@ def test_a_store_that_cannot_be_reached_is_told_in_a_line(s3: str, monkeypatch: 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_driver_that_is_killed_on_spark_is_gone_on_with(
+def test_after_a_kill_of_the_driver_on_spark_the_run_is_continued(
     s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real processes: workers put what they made, the driver is killed when the first has, the rerun commits."""
@@ -506,7 +506,7 @@ def test_what_is_made_for_a_store_is_its_users_alone_and_goes(
         upload(self, source, name)
 
     monkeypatch.setattr(ObjectStore, "upload", look)
-    stranger = scratch / f"{store_sink._scratch_prefix(memory.url)}of somebody else"
+    stranger = scratch / f"{store_sink._scratch_prefix(memory.url)}of another program"
     stranger.mkdir(parents=True)
     given = replace(pipeline(archive, memory), scratch=scratch)
     assert run(given).status == 0
@@ -524,7 +524,7 @@ def test_a_plan_says_that_a_store_is_not_there(archive: Path, s3: str, monkeypat
         driver.plan(pipeline(archive, "s3://no-such-bucket/sink"))
 
 
-def test_materialize_that_is_interrupted_leaves_whole_partitions_alone_and_is_gone_on_with(
+def test_an_interrupted_materialize_leaves_only_whole_partitions_and_is_continued(
     memory: ObjectStore, archive: Path, expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(pipeline(archive, memory))

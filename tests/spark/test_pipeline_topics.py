@@ -1,4 +1,4 @@
-"""Pipelines from and to live clusters, brokers of ours here; the tasks run in this process."""
+"""Pipelines from and to live clusters, here our brokers; the tasks run in this process."""
 
 import asyncio
 from pathlib import Path
@@ -176,7 +176,7 @@ def test_a_cluster_goes_closed_into_another_one(tmp_path: Path) -> None:
         assert [held(target, number) for number in range(2)] == [held(source, number) for number in range(2)]
 
 
-def test_messages_of_old_go_into_a_cluster_of_today(tmp_path: Path) -> None:
+def test_messages_of_an_old_format_go_into_a_new_cluster(tmp_path: Path) -> None:
     write_partition(tmp_path / "logs", "old-0", some_records(50, magic=1), target=Format.V1, codec=Codec.SNAPPY)
     with Broker() as broker:
         done = told(tmp_path, f'[source]\npath = "logs"\n[sink]\nbootstrap = "{broker.bootstrap_servers}"\n')

@@ -352,7 +352,7 @@ def test_filters_that_are_not_applied_exactly_are_given_back(three_topics: Path)
     assert filtered(reader_of(three_topics), *left) == left
 
 
-def test_a_list_of_offsets_bounds_what_is_read(three_topics: Path) -> None:
+def test_a_list_of_offsets_bounds_the_records(three_topics: Path) -> None:
     reader = reader_of(three_topics, subscribe="late")
     filtered(reader, datasource.In(("offset",), (60, 70)))
     assert set(offsets_of(reader)) == set(range(60, 71))
@@ -391,7 +391,7 @@ def test_timestamp_filters_are_exact_on_every_golden_log_and_leave_out_segments(
 
 
 def test_batches_outside_the_limits_are_not_decoded(tmp_path: Path) -> None:
-    """Their checksums are wrong, and nobody notices."""
+    """Their checksums are wrong, without an effect."""
     content = bytearray(content_of(some_records(30)))
     content[70] ^= 1  # the first of three batches
     folder = tmp_path / "a-0"
@@ -447,7 +447,7 @@ def test_minus_two_and_minus_one_are_both_ends_in_the_json_forms(three_topics: P
 def test_a_starting_timestamp_is_the_offset_of_the_first_record_that_has_it_or_a_later_one(
     topic: str, three_topics: Path
 ) -> None:
-    """As in Kafka: records behind that offset are read, whatever their own timestamps."""
+    """As in Kafka: records after that offset are read, whatever their own timestamps."""
     only = {"assign": f'{{"{topic}": [0]}}'}
     times = [record.timestamp for record in some_records(100, magic=1)]
     for since in (START - 100_000, START + 20_500, START + 52_000):
@@ -519,7 +519,7 @@ def test_partitions_are_chosen_by_assign_subscribe_or_pattern(three_topics: Path
     assert len(chosen()) == 6
 
 
-def test_an_unknown_topic_or_partition_says_what_is_there(three_topics: Path) -> None:
+def test_an_unknown_topic_or_partition_lists_the_existing_ones(three_topics: Path) -> None:
     for options, said in (
         ({"subscribe": "new"}, "no topic 'new' here: expected one of late, old, older"),
         ({"assign": '{"new": [0]}'}, "no topic 'new' here: expected one of late, old, older"),
@@ -721,7 +721,7 @@ def test_shallow_partition_filters_keep_to_nulls(three_topics: Path) -> None:
     assert {(row["topic"], row["partition"]) for row in read_all(reader)} == {("old", 0), ("older", 0), ("late", 0)}
 
 
-def test_an_enriched_wrapper_is_told_shallowly(tmp_path: Path) -> None:
+def test_shallow_mode_has_the_facts_of_an_enriched_wrapper(tmp_path: Path) -> None:
     records = some_records(30, magic=1)
     write_partition(tmp_path, "a-0", records, target=Format.ENRICHED, codec=Codec.GZIP)
     rows = read_all(reader_of(tmp_path, mode="shallow", dialect="enriched"))

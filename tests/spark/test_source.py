@@ -217,7 +217,7 @@ def test_a_filter_gives_the_same_rows_with_and_without_push_down(
 
 @pytest.mark.spark
 def test_a_pushed_filter_leaves_no_task_for_other_topics(spark: "SparkSession", logs: Path) -> None:
-    """The other topic's log is damaged, and nobody notices."""
+    """The other topic's log is damaged, without an effect."""
     broken = logs.parent / "broken"
     shutil.copytree(logs, broken)
     (broken / "orders-0/00000000000000000000.log").write_bytes(bytes(range(200)))
@@ -279,7 +279,7 @@ def test_shallow_sums_agree_with_the_golden_batches(spark: "SparkSession", golde
     ],
     ids=str,
 )
-def test_a_wrong_option_is_told_on_the_driver(
+def test_a_wrong_option_is_reported_on_the_driver(
     spark: "SparkSession", logs: Path, options: dict[str, str], said: str
 ) -> None:
     from pyspark.errors import PySparkException
@@ -298,7 +298,7 @@ def test_a_schema_with_a_wrong_type_is_refused(spark: "SparkSession", logs: Path
 
 
 @pytest.mark.spark
-def test_damage_is_told_on_the_driver_with_file_and_position(spark: "SparkSession", tmp_path: Path) -> None:
+def test_damage_is_reported_on_the_driver_with_file_and_position(spark: "SparkSession", tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
 
     folder = write_partition(tmp_path, "a-0", some_records(30))
@@ -322,13 +322,13 @@ def test_without_java_the_session_says_in_one_line_what_is_missing(monkeypatch: 
     assert "\n" not in str(raised.value)
 
 
-def test_a_java_home_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_java_home_without_java_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailableError, match=f"JAVA_HOME, {tmp_path}, contains no bin/java"):
         local_session()
 
 
-def test_a_java_that_is_too_old_is_told_of_without_a_trace(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_reported_without_a_trace(tmp_path: Path) -> None:
     java, logs = tmp_path / "jre/bin/java", tmp_path / "logs"
     java.parent.mkdir(parents=True)
     java.write_text("#!/bin/sh\necho UnsupportedClassVersionError >&2\nexit 1\n")
@@ -345,7 +345,7 @@ def test_a_java_that_is_too_old_is_told_of_without_a_trace(tmp_path: Path) -> No
     assert "Traceback" not in done.stderr
 
 
-def test_a_python_for_workers_that_is_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_python_for_workers_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     class Context:
         master = "local[2]"
 
@@ -355,7 +355,7 @@ def test_a_python_for_workers_that_is_none_is_told(monkeypatch: pytest.MonkeyPat
         use_this_python(context)
 
 
-def test_a_column_that_is_asked_for_twice_is_told(tmp_path: Path) -> None:
+def test_a_column_that_is_requested_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="columns: expected each column once, found 'offset' again"):
         MagicbyteSource({"path": str(tmp_path), "columns": "offset,offset"}).schema()
 

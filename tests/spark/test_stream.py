@@ -113,13 +113,13 @@ def test_an_entry_that_is_not_whole_yet_waits_until_it_is(orders: Path) -> None:
     assert step(stream, place)[1] == numbered("orders", 0, 30, 40)
 
 
-def test_a_torn_tail_does_not_disturb_a_batch_in_front_of_it(orders: Path) -> None:
+def test_a_torn_tail_does_not_disturb_a_batch_before_it(orders: Path) -> None:
     append(orders, content_of(some_records(10, first=30))[:50])
     stream = stream_of(orders.parent, startingOffsets="earliest")
     assert step(stream, {})[1] == numbered("orders", 0, 0, 30)
 
 
-def test_an_entry_that_makes_no_sense_is_told(orders: Path) -> None:
+def test_a_damaged_entry_is_reported(orders: Path) -> None:
     append(orders, bytes(range(100)))
     with pytest.raises(CorruptRecordError, match=SEGMENT):
         step(stream_of(orders.parent, startingOffsets="earliest"), {})
@@ -206,7 +206,7 @@ def test_a_stream_starts_where_the_options_say(orders: Path, options: dict[str, 
     assert step(stream, {})[1] == numbered("orders", 0, first, 30)
 
 
-def test_what_is_gone_is_told_or_let_pass(orders: Path) -> None:
+def test_lost_records_are_an_error_or_are_skipped(orders: Path) -> None:
     second = orders / f"{30:020}.log"
     second.write_bytes(content_of(some_records(10, first=30)))
     strict = stream_of(orders.parent, startingOffsets="earliest", maxOffsetsPerTrigger="10")
@@ -216,7 +216,7 @@ def test_what_is_gone_is_told_or_let_pass(orders: Path) -> None:
         step(strict, place)
     loose = stream_of(orders.parent, startingOffsets="earliest", failOnDataLoss="false")
     assert step(loose, place)[1] == numbered("orders", 0, 30, 40)
-    second.write_bytes(content_of(some_records(2, first=30)))  # made anew
+    second.write_bytes(content_of(some_records(2, first=30)))  # created again
     for stream in (strict, loose):
         stream.stop()
     with pytest.raises(MagicbyteError, match="read up to offset 40 before, and ends at 32 now"):
@@ -378,7 +378,7 @@ def test_wrong_options_of_a_stream_are_refused(tmp_path: Path, options: dict[str
         stream_of(tmp_path, **options)
 
 
-def test_a_wrong_value_of_a_streams_option_is_told_when_columns_are_asked_for(tmp_path: Path) -> None:
+def test_a_wrong_value_of_a_streams_option_is_reported_with_the_schema(tmp_path: Path) -> None:
     for name, said in (("maxOffsetsPerTrigger", "expected a number"), ("upTo", "expected end or highwatermark")):
         with pytest.raises(OptionError, match=f"option {name}: {said}"):
             MagicbyteSource({"path": str(tmp_path), name: "x"}).schema()

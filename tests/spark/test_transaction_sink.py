@@ -74,7 +74,7 @@ def batch(writer: LogStreamWriter, number: int, *tasks: list[dict[str, Any]]) ->
 
 
 def values(cluster: str, topic: str, isolation: str = "read_committed") -> list[bytes | None]:
-    """Return the values of partition 0, when no transaction is open any more."""
+    """Return the values of partition 0, when no transaction is open."""
     asyncio.run(until_ended(cluster, topic))
     return [each.value for each in magicbyte.records(f"kafka://{cluster}/{topic}/0", isolation=isolation)]
 
@@ -152,7 +152,7 @@ def test_a_batch_is_there_once_whatever_step_of_its_commit_the_driver_is_killed_
 def test_a_commit_that_another_has_taken_the_place_of_commits_nothing(
     cluster: str, topic: str, writer: LogStreamWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of a query that was believed dead, and goes on when its successor has committed the batch."""
+    """As of a query that was believed dead, and continues when its successor has committed the batch."""
     batch(writer, 0, rows(10, topic=topic))
     late = writer.write(arrow(rows(10, first=10, topic=topic)))
     send = transaction_sink._send
@@ -175,7 +175,7 @@ def test_a_commit_that_another_has_taken_the_place_of_commits_nothing(
 def test_a_commit_that_comes_late_touches_nothing_of_the_next_batch(
     cluster: str, topic: str, writer: LogStreamWriter
 ) -> None:
-    """As of a query that was killed, while the next one has gone on."""
+    """As of a query that was killed, while the next one has continued."""
     batch(writer, 0, rows(20, topic=topic))
     following, late = writer.write(arrow(rows(10, first=20, topic=topic))), writer.write(arrow(rows(20, topic=topic)))
     writer.commit([late], 0)
@@ -184,7 +184,7 @@ def test_a_commit_that_comes_late_touches_nothing_of_the_next_batch(
     assert values(cluster, topic) == written(30)
 
 
-def test_what_a_task_staged_and_somebody_removed_is_not_committed(
+def test_a_removed_staged_file_is_not_committed(
     cluster: str, topic: str, writer: LogStreamWriter, checkpoint: Path
 ) -> None:
     message = writer.write(arrow(rows(5, topic=topic)))

@@ -103,7 +103,7 @@ def test_a_batch_that_spark_runs_again_is_there_once(tmp_path: Path, writer: Log
 
 
 def test_a_commit_that_comes_late_touches_nothing_of_the_next_batch(tmp_path: Path, writer: LogStreamWriter) -> None:
-    """As of a query that was killed, while the next one has gone on."""
+    """As of a query that was killed, while the next one has continued."""
     batch(writer, 0, rows(20))
     following, late = writer.write(arrow(rows(10, first=20))), writer.write(arrow(rows(20)))
     writer.commit([late], 0)
@@ -113,7 +113,7 @@ def test_a_commit_that_comes_late_touches_nothing_of_the_next_batch(tmp_path: Pa
     assert not (tmp_path / "logs" / WORK).exists()
 
 
-def test_what_a_task_wrote_and_somebody_removed_is_not_committed(tmp_path: Path, writer: LogStreamWriter) -> None:
+def test_a_removed_file_of_a_task_is_not_committed(tmp_path: Path, writer: LogStreamWriter) -> None:
     batch(writer, 0, rows(10))
     message = writer.write(arrow(rows(5, first=10)))
     Path(message.staged[0].path).unlink()
@@ -162,7 +162,7 @@ def test_a_commit_that_is_cut_off_anywhere_is_finished_by_the_next_one(
     assert not (tmp_path / "logs" / WORK).exists()
 
 
-def test_a_log_that_somebody_else_went_on_with_is_not_written_over(
+def test_a_log_that_another_writer_has_extended_is_not_overwritten(
     tmp_path: Path, writer: LogStreamWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch(writer, 0, rows(10))
@@ -228,7 +228,9 @@ def test_keys_choose_the_partition_as_in_kafkas_producers(tmp_path: Path, codec:
     assert sorted((each.key or b"", each.value or b"") for part in found.values() for each in part) == written
 
 
-def test_all_partitions_of_a_new_topic_are_made_so_that_keys_go_on_going_where_they_went(tmp_path: Path) -> None:
+def test_all_partitions_of_a_new_topic_are_created_at_once_so_that_keys_stay_in_their_partitions(
+    tmp_path: Path,
+) -> None:
     options = parse_write_options({"path": str(tmp_path / "logs"), "partitions": "16"})
     given = [{**each, "partition": None} for each in rows(300) if each["key"] is not None]
     for few in (given[:1], given):  # the first batch has a key, and so records in one partition
