@@ -12,8 +12,10 @@ from engine.log.appended import batch_of, is_plain, rules_of
 from golden_data import Case, log_case, log_cases
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.files.directory import PartitionDirectory, discover
+from magicbyte.engine.log.files.filesystem import LocalFiles
 from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.engine.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
+from magicbyte.engine.ports import ReadableFile
 from magicbyte.engine.records.enriched import build_enriched_message
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.tools.offline.rebuild import FileState, put, rebuild, recognise
@@ -55,6 +57,22 @@ def test_the_rules_that_a_folder_shows_are_those_of_its_version_or_give_the_same
     assert shown is not None
     assert shown.release.line >= rules_of(case).release.line
     assert not any(segment.wrong for segment in rebuild(partition, shown))
+
+
+def test_a_log_is_read_once_for_all_releases_that_may_have_written_it() -> None:
+    read: list[int] = []
+
+    class Counting(LocalFiles):
+        def open(self, path: str) -> ReadableFile:
+            file = super().open(path)
+            if path.endswith(".log"):
+                read.append(file.size)
+            return file
+
+    partition = replace(partition_of(log_case("0.11.0.3/txn-lz4")), files=Counting())
+    assert recognise(partition) is not None
+    logs = [segment.log.size for segment in partition.segments]
+    assert read == [*logs, *logs], "each is looked at for its format, and read"
 
 
 def test_nothing_is_recognised_where_there_are_no_files(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +34,7 @@ from magicbyte.engine.log.files.directory import (
 )
 from magicbyte.engine.log.files.filesystem import exists, read_whole
 from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules, SegmentIndexer
+from magicbyte.engine.log.files.indexes import TransactionIndex
 from magicbyte.engine.log.files.outputs import put_whole
 from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
 from magicbyte.engine.log.files.producer_state import LeaderEpochs
@@ -41,11 +42,14 @@ from magicbyte.engine.log.files.reader import read_chunks
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.engine.records.extent import last_offsets, max_timestamps
 from magicbyte.engine.records.layout import MAGIC, Dialect
+from magicbyte.engine.releases import MarkerRule
 from magicbyte.engine.sentinels import NO_OFFSET, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from magicbyte.engine.log.files.chunk import Chunk
+    from magicbyte.engine.log.files.indexes import AbortedTransaction
     from magicbyte.engine.log.files.producer_state import ProducerStates
     from magicbyte.engine.records.scan import BatchTable
 
@@ -126,32 +130,9 @@ def rebuild(
     The producers at the log's start come from the snapshot there, if it is readable. Raises CorruptRecordError at the
     first damage of the log, because later files depend on it.
     """
-    kernel.expect(partition.size)
-    dialect = dialect or partition.dialect
-    rules = rules.of_dialect(dialect)
-    producers = _producers_at_start(partition, rules)
-    epochs = LeaderEpochs(ends_with_older=rules.release.ends_epochs_with_older)
-    bases = [segment.base_offset for segment in partition.segments]
-    kept = bases if rules.release.keeps_all_snapshots else bases[-2:]
+    rebuilding = _Rebuilding(partition, [rules], dialect=dialect, limit=limit, progress=progress)
     for segment in partition.segments:
-        snapshots = {}
-        if rules.has_producers and segment.base_offset in kept and segment.base_offset != bases[0]:
-            snapshots[segment.base_offset] = producers.snapshot()
-        look_ups = _LookUps(partition, segment)
-        made, also, end = _indexes(partition, segment, rules, producers, epochs, look_ups, dialect, limit, progress)
-        # brokers write that of the end when they close a log with records
-        is_closed = end > bases[0] and not _was_killed(partition)
-        if rules.has_producers and segment.base_offset == bases[-1] and (is_closed or end in partition.snapshots):
-            snapshots[end] = producers.snapshot()
-        files = [
-            _compared(partition, segment, suffix, made.get(suffix), also.get(suffix), sound=look_ups.hold(suffix))
-            for suffix in INDEXES
-            if suffix in made or suffix in segment.companions
-        ]
-        files += [_compared_snapshot(partition, offset, snapshot) for offset, snapshot in snapshots.items()]
-        if rules.has_producers and segment.base_offset == bases[-1]:
-            files += _compared_epochs(partition, epochs)
-        yield RebuiltSegment(segment, tuple(files))
+        yield rebuilding.next(segment, [rules])[rules]
 
 
 def recognise(
@@ -170,9 +151,7 @@ def recognise(
     of the only log; of several, damaged ones are left out.
     """
     several = [partitions] if isinstance(partitions, PartitionDirectory) else list(partitions)
-    candidates: dict[str, tuple[IndexRules, int]] = {
-        version: (replace(IndexRules.of(version), interval_bytes=interval_bytes), 0) for version in FAMILIES
-    }
+    candidates = {replace(IndexRules.of(version), interval_bytes=interval_bytes): 0 for version in FAMILIES}
     is_known = False
     for partition in several:
         kinds = {suffix for segment in partition.segments for suffix in segment.companions}
@@ -181,23 +160,16 @@ def recognise(
         if not kinds:
             continue
         try:
-            counts = {
-                version: _files_given(partition, kinds, rules, dialect, limit)
-                for version, (rules, _) in candidates.items()
-            }
+            counts = _files_given(partition, kinds, candidates, dialect, limit)
         except CorruptRecordError:
             if len(several) == 1:
                 raise
             continue
         is_known = True
-        candidates = {
-            version: (rules, known + count)
-            for version, (rules, known) in candidates.items()
-            if (count := counts[version]) is not None
-        }
+        candidates = {rules: known + counts[rules] for rules, known in candidates.items() if rules in counts}
     if not is_known or not candidates:
         return None
-    return max(candidates.values(), key=lambda each: each[1])[0]  # the first of several, which is the newest
+    return max(candidates, key=lambda rules: candidates[rules])  # the first of several, which is the newest
 
 
 def recognised(partition: PartitionDirectory) -> IndexRules:
@@ -208,24 +180,31 @@ def recognised(partition: PartitionDirectory) -> IndexRules:
 
 
 def _files_given(
-    partition: PartitionDirectory, kinds: Collection[str], rules: IndexRules, dialect: Dialect | None, limit: int
-) -> int | None:
-    """Return how many of the existing files these rules give, None if one contradicts them."""
+    partition: PartitionDirectory,
+    kinds: Collection[str],
+    rules: Iterable[IndexRules],
+    dialect: Dialect | None,
+    limit: int,
+) -> dict[IndexRules, int]:
+    """Return how many of the existing files are as each of the rules gives them; without rules that one contradicts."""
     sizes = itertools.accumulate(segment.log.size for segment in partition.segments)
-    sample = 1 + sum(size <= SAMPLE_BYTES for size in sizes)
+    sample = partition.segments[: 1 + sum(size <= SAMPLE_BYTES for size in sizes)]
+    newest_magic = 0
     if (dialect or partition.dialect) is Dialect.KAFKA:
-        for segment in partition.segments[:sample]:
+        for segment in sample:
             with partition.files.open(segment.log.path) as log:
-                if log.read_at(MAGIC.start, 1) > bytes([rules.release.newest_magic]):
-                    return None
-    count = 0
-    for rebuilt in itertools.islice(rebuild(partition, rules, dialect=dialect, limit=limit), sample):
-        for file in rebuilt.files:
-            state = _as_evidence(file, kinds)
-            if state not in (FileState.SAME, FileState.SOUND):
-                return None
-            count += file.state is FileState.SAME and bool(file.found_size)
-    return count
+                newest_magic = max([newest_magic, *log.read_at(MAGIC.start, 1)])
+    counts = dict.fromkeys((each for each in rules if each.release.newest_magic >= newest_magic), 0)
+    rebuilding = _Rebuilding(partition, counts, dialect=dialect, limit=limit)
+    for segment in sample if counts else []:
+        for each, rebuilt in rebuilding.next(segment, list(counts)).items():
+            if {_as_evidence(file, kinds) for file in rebuilt.files} <= {FileState.SAME, FileState.SOUND}:
+                counts[each] += sum(file.state is FileState.SAME and bool(file.found_size) for file in rebuilt.files)
+            else:
+                del counts[each]
+        if not counts:
+            break
+    return counts
 
 
 def _as_evidence(file: RebuiltFile, kinds: Collection[str]) -> FileState:
@@ -268,37 +247,117 @@ def _producers_at_start(partition: PartitionDirectory, rules: IndexRules) -> Pro
     return producers
 
 
-def _indexes(
-    partition: PartitionDirectory,
-    segment: SegmentFiles,
-    rules: IndexRules,
-    producers: ProducerStates,
-    epochs: LeaderEpochs,
-    look_ups: _LookUps,
-    dialect: Dialect,
-    limit: int,
-    progress: Callable[[int], None],
-) -> tuple[Mapping[str, bytes], Mapping[str, bytes], int]:
-    """Return the index files by suffix, the leader's variants of them, and the log's end offset."""
-    base = end = segment.base_offset
-    made = SegmentIndexer(base, rules.recovering(), dialect=dialect, producers=producers)
-    leader = None
-    if rules.names_record_of_time and dialect is Dialect.KAFKA:
-        leader = SegmentIndexer(base, replace(rules, marker_rule=None))
-    with partition.files.open(segment.log.path) as file:
-        for chunk in read_chunks(file, dialect=dialect, limit=limit):
-            try:
-                made.append(chunk.table, chunk.position)
-                if leader is not None:
-                    leader.append(chunk.table, chunk.position)
-                look_ups.append(chunk.table, chunk.position)
-                if rules.has_producers:
-                    epochs.append(chunk.table)
-                end = look_ups.last_offset + 1
-            except CorruptRecordError as error:
-                raise error.locate(path=chunk.path) from None
-            progress(chunk.table.end)
-    return made.finish().files(), {} if leader is None else leader.finish().files(), end
+class _Rebuilding:
+    """Rebuilds the files of a partition by the rules of several releases, and reads the log once for all of them.
+
+    What rules have in common is computed once. `next` takes the segments in order.
+    """
+
+    def __init__(
+        self,
+        partition: PartitionDirectory,
+        rules: Iterable[IndexRules],
+        *,
+        dialect: Dialect | None,
+        limit: int,
+        progress: Callable[[int], None] = _nothing,
+    ) -> None:
+        kernel.expect(partition.size)
+        self._partition, self._limit, self._progress = partition, limit, progress
+        self._dialect = dialect or partition.dialect
+        self._bases = [segment.base_offset for segment in partition.segments]
+        self._is_open = _was_killed(partition)
+        self._producers: dict[_ProducerRules, ProducerStates] = {}
+        self._epochs: dict[bool, LeaderEpochs] = {}
+        for each in self._with_producers(rules):
+            self._producers.setdefault(_producer_rules(each), _producers_at_start(partition, each))
+            ends_with_older = each.release.ends_epochs_with_older
+            self._epochs.setdefault(ends_with_older, LeaderEpochs(ends_with_older=ends_with_older))
+
+    def _with_producers(self, rules: Iterable[IndexRules]) -> list[IndexRules]:
+        return [each for each in rules if each.of_dialect(self._dialect).has_producers]
+
+    def next(self, segment: SegmentFiles, rules: Collection[IndexRules]) -> dict[IndexRules, RebuiltSegment]:
+        """Return the next segment with its files as each of the rules requires them. Raises as `rebuild` does.
+
+        `rules`: some of those of the segment before.
+        """
+        partition, base = self._partition, segment.base_offset
+        known = self._with_producers(rules)
+        producers = {key: self._producers[key] for key in map(_producer_rules, known)}
+        at_base = {key: states.snapshot() for key, states in producers.items()}
+        aborted: dict[_ProducerRules, list[AbortedTransaction]] = {key: [] for key in producers}
+        indexers = {
+            key: SegmentIndexer(base, key, dialect=self._dialect)
+            for key in dict.fromkeys(_shared(own) for each in rules for own in (each.recovering(), each))
+        }
+        look_ups = _LookUps(partition, segment)
+        with partition.files.open(segment.log.path) as file:
+            for chunk in read_chunks(file, dialect=self._dialect, limit=self._limit):
+                try:
+                    for indexer in indexers.values():
+                        indexer.append(chunk.table, chunk.position)
+                    for key, states in producers.items():
+                        aborted[key] += _aborted(states, chunk)
+                    look_ups.append(chunk.table, chunk.position)
+                    for epochs in self._epochs.values():
+                        epochs.append(chunk.table)
+                except CorruptRecordError as error:
+                    raise error.locate(path=chunk.path) from None
+                self._progress(chunk.table.end)
+        indexes = {key: indexer.finish().files() for key, indexer in indexers.items()}
+        found = {}
+        for each in rules:
+            made, also = dict(indexes[_shared(each.recovering())]), indexes[_shared(each)]
+            snapshots: dict[int, ProducerSnapshot] = {}
+            if each in known:
+                if ended := aborted[_producer_rules(each)]:
+                    made[TRANSACTION_INDEX] = TransactionIndex(tuple(ended)).to_bytes()
+                snapshots = self._snapshots(each, base, look_ups.last_offset + 1, at_base[_producer_rules(each)])
+            files = [
+                _compared(partition, segment, suffix, made.get(suffix), also.get(suffix), sound=look_ups.hold(suffix))
+                for suffix in INDEXES
+                if suffix in made or suffix in segment.companions
+            ]
+            files += [_compared_snapshot(partition, offset, snapshot) for offset, snapshot in snapshots.items()]
+            if each in known and base == self._bases[-1]:
+                files += _compared_epochs(partition, self._epochs[each.release.ends_epochs_with_older])
+            found[each] = RebuiltSegment(segment, tuple(files))
+        return found
+
+    def _snapshots(
+        self, rules: IndexRules, base: int, end: int, at_base: ProducerSnapshot
+    ) -> dict[int, ProducerSnapshot]:
+        """Return the snapshots of a segment by offset: at its base, and of the last one at its end."""
+        snapshots, bases = {}, self._bases
+        kept = bases if rules.release.keeps_all_snapshots else bases[-2:]
+        if base in kept and base != bases[0]:
+            snapshots[base] = at_base
+        # brokers write that of the end when they close a log with records
+        is_closed = end > bases[0] and not self._is_open
+        if base == bases[-1] and (is_closed or end in self._partition.snapshots):
+            snapshots[end] = self._producers[_producer_rules(rules)].snapshot()
+        return snapshots
+
+
+_ProducerRules = tuple[MarkerRule | None, bool]
+
+
+def _producer_rules(rules: IndexRules) -> _ProducerRules:
+    """Return the part of the rules that makes a difference to the states of producers."""
+    return rules.marker_rule, rules.release.indexes_empty_aborts
+
+
+def _shared(rules: IndexRules) -> IndexRules:
+    """Return the rules without what makes no difference to entries of the offset and time index."""
+    return replace(rules, release=LATEST_RULES.release, entry_per_batch=True, marker_rule=None)
+
+
+def _aborted(states: ProducerStates, chunk: Chunk) -> list[AbortedTransaction]:
+    try:
+        return states.append(chunk.table)
+    except CorruptRecordError as error:
+        raise error.locate(shift=chunk.position) from None
 
 
 class _LookUps:
