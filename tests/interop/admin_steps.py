@@ -190,9 +190,9 @@ STEPS = [
     Step("create, v7", 7, _creating(topic("new"))),
     Step("create by the broker's numbers", 5, _creating(topic("by-default", -1, -1))),
     Step("create with settings", 5, _creating(topic("set", 1, 1, ("retention.ms", "1000"), ("segment.bytes", "2000")))),
-    Step("create what is there", 4, _creating(topic("plain"))),
+    Step("create an existing topic", 4, _creating(topic("plain"))),
     Step("check a create", 1, _creating(topic("checked"), only_check=True)),
-    Step("check a create of what is there", 1, _creating(topic("plain"), only_check=True)),
+    Step("check a create of an existing topic", 1, _creating(topic("plain"), only_check=True)),
     Step("create twice in one request", 4, _creating(topic("twice"), topic("twice"), topic("once"))),
     Step("no name", 4, _creating(topic(""))),
     Step("name .", 4, _creating(topic("."))),
@@ -216,7 +216,7 @@ STEPS = [
     Step("assigned and partitions", 4, _creating(topic("both", 1, -1, brokers=[(0, (0,))]))),
     Step("assigned with a gap", 4, _creating(topic("gap", -1, -1, brokers=[(0, (0,)), (2, (0,))]))),
     Step("assigned from 1", 4, _creating(topic("gap", -1, -1, brokers=[(1, (0,))]))),
-    Step("assigned to nobody", 4, _creating(topic("none", -1, -1, brokers=[(0, ())]), timeout_ms=500)),
+    Step("assigned to no broker", 4, _creating(topic("none", -1, -1, brokers=[(0, ())]), timeout_ms=500)),
     Step("assigned to another broker", 4, _creating(topic("other", -1, -1, brokers=[(0, (9,))]), timeout_ms=500)),
     Step("assigned twice to a broker", 4, _creating(topic("dup", -1, -1, brokers=[(0, (0, 0))]))),
     Step("assigned unevenly", 4, _creating(topic("odd", -1, -1, brokers=[(0, (0,)), (1, (0, 9))]))),
@@ -258,7 +258,7 @@ STEPS = [
     Step("partitions assigned, none", 1, _growing("plain", 5, [])),
     Step("partitions assigned elsewhere", 1, _growing("plain", 5, [(9,)])),
     Step("partitions assigned twice", 1, _growing("plain", 5, [(0, 0)])),
-    Step("partitions assigned to nobody", 1, _growing("plain", 5, [()])),
+    Step("partitions assigned to no broker", 1, _growing("plain", 5, [()])),
     Step("check partitions", 1, _growing("plain", 9, only_check=True)),
     Step("check fewer partitions", 1, _growing("plain", 1, only_check=True)),
     # ---- settings
@@ -285,7 +285,7 @@ STEPS = [
     Step("alter all brokers", 0, altering(BROKER, "", ("log.retention.ms", "700000"))),
     Step("alter another broker", 0, altering(BROKER, "9", ("log.retention.ms", "700000"))),
     Step("alter a broker x", 0, altering(BROKER, "x", ("log.retention.ms", "700000"))),
-    Step("alter what is read-only", 0, altering(BROKER, BROKER_ID, ("num.partitions", "2"))),
+    Step("alter a read-only setting", 0, altering(BROKER, BROKER_ID, ("num.partitions", "2"))),
     Step("alter the broker to nonsense", 0, altering(BROKER, BROKER_ID, ("log.retention.ms", "x"))),
     Step("alter an unknown setting of the broker", 0, altering(BROKER, BROKER_ID, ("no.such.thing", "1"))),
     Step("alter an unknown kind", 0, altering(3, "x", ("a", "b"))),
@@ -314,7 +314,7 @@ STEPS = [
         0,
         changing(BROKER, BROKER_ID, ("log.segment.bytes", SET, "7777"), only_check=True),
     ),
-    Step("change what is read-only", 0, changing(BROKER, BROKER_ID, ("num.partitions", SET, "2"))),
+    Step("change a read-only setting", 0, changing(BROKER, BROKER_ID, ("num.partitions", SET, "2"))),
     Step("change the broker to nonsense", 0, changing(BROKER, BROKER_ID, ("log.segment.bytes", SET, "x"))),
     Step("change the broker out of range", 0, changing(BROKER, BROKER_ID, ("log.segment.bytes", SET, "1"))),
     Step("change an unknown setting of the broker", 0, changing(BROKER, BROKER_ID, ("no.such.thing", SET, "1"))),
@@ -425,7 +425,7 @@ STEPS = [
         delete.DeleteTopicsRequest(topics=[delete.DeleteTopicState(name="set", topic_id=NOBODY)], timeout_ms=30_000),
     ),
     Step(
-        "create what was deleted",
+        "create a deleted topic",
         4,
         _creating(topic("old")),
         comes_to=lambda found: found[0][1] != ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -511,7 +511,7 @@ async def answers(open_connection: Callable[[], Awaitable[Connection]], settles_
 
 
 async def _answer(connection: Connection, step: Step, settles_s: float) -> list[list[Any]]:
-    """Return the codes of a step; who is told to come back later does."""
+    """Return the codes of a step; an answer that asks for a retry is retried."""
     end = time.monotonic() + settles_s
     async with asyncio.timeout(120):
         while True:

@@ -1,4 +1,4 @@
-"""One broker of ours as a process, or three in a cluster, which tests bounce beside transactional programs."""
+"""One of our brokers as a process, or three in a cluster, which tests bounce while transactional programs run."""
 
 from __future__ import annotations
 

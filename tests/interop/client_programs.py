@@ -1,4 +1,4 @@
-"""The programs of `clients/`: built once per content, started, asked. See clients/README.md for what they are told."""
+"""The programs of `clients/`: built once per content, started, asked. See clients/README.md for their commands."""
 
 import hashlib
 import json
@@ -123,7 +123,7 @@ def built(kind: str, name: str, sources: Iterable[Path], build: Callable[[list[P
 class ClientProcess:
     """A running client. `ask` may be called by one thread at a time.
 
-    `seconds`: how long the client waits for anything, in place of its own 60. `goes_on`: it is not started anew after
+    `seconds`: how long the client waits for anything, in place of its own 60. `goes_on`: it is not restarted after
     it failed, which spares the start of a JVM.
     """
 
@@ -172,7 +172,7 @@ class ClientProcess:
         return reply
 
     def ask(self, *words: object) -> dict[str, Any]:
-        """Return the answer to a command. A client that ended is started anew for the next one."""
+        """Return the answer to a command. A client that ended is restarted for the next one."""
         if self.process.poll() is not None:
             self.start()
         assert self.process.stdin is not None

@@ -321,7 +321,7 @@ async def alone(talk: Talk) -> tuple[str, int]:
     if talk.has(FETCH, 2):
         await talk.fetch("all", everything=True)
     await talk.delete("with a member", "g")
-    await talk.delete_offsets("of what is read, and what is not")
+    await talk.delete_offsets("of read partitions, and of others")
     await talk.step("join: no common protocol", talk.joining(protocols={"sticky": b""}))
     await talk.step("join: other kind", talk.joining(kind="connect"))
     answer = await talk.join("join: the leader, again", member)
@@ -352,7 +352,7 @@ async def together(talk: Talk, first: str, generation: int) -> None:
     await talk.leave("the last", (first, None))
     await talk.describe("empty")
     await talk.beat("empty", first, answer.generation_id)
-    await talk.commit("nobody's, empty", "", -1)
+    await talk.commit("without a group, empty", "", -1)
     await talk.commit("a member's, empty", first, answer.generation_id)
     await talk.fetch("empty")
     await talk.delete_offsets("empty")
@@ -381,14 +381,14 @@ async def static(talk: Talk) -> None:
     await talk.describe("static", "s")
     turned = dict(reversed(changed.items()))
     again = await talk.join("static: comes back with another protocol", instance="i", protocols=turned, **name)
-    await talk.sync("static: syncs anew", again.member_id, again.generation_id, {}, protocol_name="roundrobin", **more)
+    await talk.sync("static: syncs again", again.member_id, again.generation_id, {}, protocol_name="roundrobin", **more)
     await talk.leave("static: strangers", ("", "j"), ("who", None), (old, "i"), group="s")
     await talk.leave("static: by instance", ("", "i"), group="s")
     await talk.describe("static: left", "s")
 
 
 async def simple(talk: Talk) -> None:
-    """Someone who assigns partitions to itself."""
+    """A consumer that assigns partitions to itself."""
     await talk.commit("simple", group="simple")
     await talk.fetch("simple", "simple")
     await talk.describe("simple", "simple")

@@ -20,7 +20,7 @@ DIFFERENT = {
     },
     NEW: set(),
 }  # fmt: skip
-# Fields that the newer release calls otherwise than our schemas.
+# Fields for which the newer release has other names than our schemas.
 RENAMED = {
     ("VoteRequest", NEW): {
         "candidateEpoch": "replicaEpoch", "candidateId": "replicaId", "candidateDirectoryId": "replicaDirectoryId",
@@ -66,7 +66,7 @@ def supported(kafka: str) -> dict[str, range]:
 def java_version(name: str, version: int, kafka: str) -> int | None:
     """Return the number of our version in a Kafka release's class, None if it has none.
 
-    4.x counts the versions of the keys of coordinators' records from 0; before, they were the number in front of a key.
+    4.x counts the versions of the keys of coordinators' records from 0; before, they were the number before a key.
     """
     if kafka == NEW and all_schemas()[name].type == "data" and name.endswith("Key"):
         java = 0

@@ -10,11 +10,11 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 
-OURS = "^listening on "  # what a broker of ours says when it listens, in place of Kafka's lines
+OURS = "^listening on "  # the line of our broker when it listens, in place of Kafka's lines
 
 
 class ExternalService:
-    """A broker that somebody else runs, which these tests do not have."""
+    """A broker that is run elsewhere, which these tests do not have."""
 
 
 class SpawnedService:

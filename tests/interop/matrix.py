@@ -140,7 +140,7 @@ def lines(records: Iterable[Known]) -> str:
 
 
 def stored(record: Known, writer: str, magic: str) -> Known:
-    """Return what is left of a record in a topic of a format: no times in 0, the broker's own in enriched ones."""
+    """Return a record as a topic of a format holds it: no times in 0, the broker's own in enriched ones."""
     told, *rest = record
     time = -1 if magic == "0" else None if magic == "enriched" or writer in TEXT_ONLY else told
     time = -1 if writer in WITHOUT_TIMES and magic in ("1", "2") else time
@@ -159,7 +159,7 @@ class Target:
 
 @dataclass
 class Results:
-    """What came of a run. A cell that passed has None, others say what was wrong."""
+    """The results of a run. A cell that passed has None, others say what was wrong."""
 
     cells: dict[Cell, str | None] = field(default_factory=dict)
     pairs: dict[tuple[str, str, str], str | None] = field(default_factory=dict)  # writer, reader, format

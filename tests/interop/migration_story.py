@@ -1,8 +1,8 @@
-"""The documents' migration from one message format to the next, on a cluster of two real brokers and one of ours.
+"""The documents' migration from one message format to the next, on a cluster of two real brokers and our own.
 
     python -m interop.migration_story RELEASE [-o FILE]     (in tests/) all of it, as a narrative
 
-Clients of Kafka's old and new releases produce and consume all the time. What they were told and what they saw is kept
+Clients of Kafka's old and new releases produce and consume all the time. Their acknowledgements and records are kept
 in a ledger of their own. After each step the cells of the documents' matrix are compared with the counters of our
 broker, with what a fetch of each version gets from the real ones, and with the trace of what our broker asked the
 system for. Source: KIP-31 and KIP-32, "Compatibility, Deprecation, and Migration Plan".
@@ -129,7 +129,7 @@ class TopicLedger:
 
 
 class Load:
-    """Clients that produce to every topic and read every topic, until they are told to leave."""
+    """Clients that produce to every topic and read every topic, until they are stopped."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self._bootstrap, self._folder = bootstrap, folder
@@ -193,7 +193,7 @@ class Load:
         raise AssertionError(f"clients stand still: {self.failures}")
 
     async def see_everything(self) -> None:
-        """See that each consumer reads all that was acknowledged, while nobody produces. Raises AssertionError."""
+        """See that each consumer reads all acknowledged records, while none is produced. Raises AssertionError."""
         for _ in range(3):
             before = self.failures.total()
             with Pauses() as pauses:
@@ -336,7 +336,7 @@ class Cell(NamedTuple):
 
 
 class Story:
-    """The cluster, its load, and what is told of it."""
+    """The cluster, its load, and the report."""
 
     def __init__(self, era: Era, folder: Path) -> None:
         self.era, self.folder = era, folder
@@ -364,7 +364,7 @@ class Story:
                 await self.ours.kill()
 
     async def tell_all(self) -> None:
-        """Do the whole migration. Raises AssertionError where anything is not as the documents have it."""
+        """Do the whole migration. Raises AssertionError for each deviation from the documents."""
         async with self._running():
             for step in (
                 self._old_cluster, self._ours_joins, self._new_software, self._canary_before, self._new_protocol,
@@ -668,8 +668,8 @@ class Story:
             self._counted(cell) for cell in wanted if cell.who == "follower"
         }
         missing, more = {self._counted(cell) for cell in wanted} - grown, asked - {self._counted(cell) for cell in may}
-        assert not missing, f"nobody did {missing}; seen {grown}"
-        assert not more, f"somebody did {more}; wanted {wanted}"
+        assert not missing, f"counters that did not grow: {missing}; those that did: {grown}"
+        assert not more, f"unexpected counters: {more}; expected: {wanted}"
         if followers is not None:
             assert self._follower_versions(before, after) == followers
         for cell in sorted(wanted):

@@ -1,4 +1,4 @@
-"""What tests of the mirror with real brokers share: the two ends, what Java producers send, what is stored."""
+"""What tests of the mirror with real brokers share: the two ends, Java producers, the stored logs."""
 
 import asyncio
 import base64
@@ -32,7 +32,7 @@ Seen = list[tuple[int, int, bytes | None, bytes | None]]  # offset, time, key, v
 
 
 class Real:
-    """A real broker as the source, another one as the target, and what to do with clients of them, or of ours.
+    """A real broker as the source, another one as the target, and the use of clients of both.
 
     `source` and `target` are addresses, `data` the log directory of the source, `version` its version.
     """

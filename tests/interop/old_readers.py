@@ -2,7 +2,7 @@
 
     python -m interop.old_readers RELEASE...        (in tests/) writes old_readers.json
 
-A broker of ours, the controller, and a real one are in a cluster of the real one's protocol. All changes of
+Our broker, the controller, and a real one are in a cluster of the real one's protocol. All changes of
 `broker.tree_changes` are made at ours. Those that the protocol does not allow are refused; the real broker starts again
 with the others. Then ours is stopped while a deletion and reassignments are in progress, and the real broker is the
 controller of what ours left.

@@ -25,7 +25,7 @@ def line(record: Record) -> Json:
 
 
 def decode_to_damage(data: bytes, *, packed: bool = False) -> tuple[list[Json], CorruptRecordError | None]:
-    """Return the records of log bytes in front of the first damage, and the damage."""
+    """Return the records of log bytes before the first damage, and the damage."""
     lines: list[Json] = []
     try:
         for columns in records_decode.decode(memoryview(data), records_decode.DecodeOptions(packed=packed)):

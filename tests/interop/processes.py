@@ -1,9 +1,9 @@
-"""Three brokers of ours and ZooKeeper as processes, each in a network namespace of its own where that is possible.
+"""Three of our brokers and ZooKeeper as processes, each in a network namespace of its own where that is possible.
 
 The process that uses this calls `own_network` before it starts a thread: it is then in a network of its own, in which
 nothing is but what it starts, and which is gone when it ends. Brokers are `10.77.0.1` and so on; ZooKeeper and clients
 have two addresses of one side, so that a broker is cut off from the one without the other. A cut is a route to nowhere:
-packets are lost, and nobody is told. Without the right to do so all are on the loopback, and nothing can be cut.
+packets are lost without an error. Without the right to do so all are on the loopback, and nothing can be cut.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Member:
             raise BadDayError(f"broker {self.number} has a fault: see {self._log}")
 
     def cut(self, host: str) -> None:
-        """Send nothing to an address any more, answers included."""
+        """Send nothing more to an address, answers included."""
         _ip(f"route add blackhole {host}/32", self.inside)
 
     def mend(self, host: str) -> None:

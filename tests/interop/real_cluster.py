@@ -1,4 +1,4 @@
-"""Real brokers that join the ZooKeeper of a test, and a broker of ours that is only a candidate for controller."""
+"""Real brokers that join the ZooKeeper of a test, and one of our brokers that is only a candidate for controller."""
 
 import asyncio
 import contextlib
@@ -154,7 +154,7 @@ def found(session: Callable[[], ZooKeeperStore]) -> None:
 
 
 class Candidate:
-    """A broker of ours that holds no partitions: it registers itself, stands for election, and answers for it."""
+    """One of our brokers without partitions: it registers itself, stands for election, and answers for it."""
 
     def __init__(self, zookeeper: str, broker_id: int, protocol: str) -> None:
         self.id, self.protocol = broker_id, protocol_version(protocol)

@@ -42,7 +42,7 @@ def work(command: list[str], bootstrap: str, folder: Path, topic: str) -> None:
 
 
 def marked(port: int) -> bytes:
-    """Connect to the port, which nobody serves any more; return the ports as in the header of these packets."""
+    """Connect to the port, which has no listener; return the ports as in the header of these packets."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         probe.connect_ex(("127.0.0.1", port))

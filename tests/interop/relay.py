@@ -12,9 +12,9 @@ _HEAD = struct.Struct(">ihh")
 
 
 class Relay:
-    """Listens on `port`, and passes on what comes to `target`, another port of this machine, while the block lasts.
+    """Listens on `port`, and forwards all bytes to `target`, another port of this machine, while the block lasts.
 
-    `seen` may be replaced: it gets what comes by connections that are made from then on.
+    `seen` may be replaced: it gets the bytes of later connections.
     """
 
     OWN = frozenset({4, 5, 6, 7, 56, 57, 58, 67})

@@ -1,4 +1,4 @@
-"""What the clients of the matrix send to brokers of each release, and what comes of it: real ones, and ours as each.
+"""The requests of the matrix's clients to brokers of each release, real ones and ours as each, and the outcomes.
 
     python -m interop.releases record RELEASE...       (in tests/) what real brokers see, into release_traffic.jsonl
     python -m interop.releases compare RELEASE...      our broker as each of them beside that file; all clients
@@ -53,7 +53,7 @@ _ERROR = re.compile(r"\w+(Exception|Error)\b")
 
 @dataclass(frozen=True)
 class Seen:
-    """What came of a step, and which requests in which versions the client sent for it, as each came first."""
+    """The outcome of a step, and which requests in which versions the client sent for it, as each came first."""
 
     outcome: str
     sent: tuple[tuple[int, int], ...]
@@ -87,7 +87,7 @@ class Trial:
         self.process = ClientProcess(command, f"127.0.0.1:{port}", log, seconds=SECONDS, goes_on=java)
 
     def run(self, release: str, front: Relay) -> dict[str, Seen]:
-        """Return what came of each step that there is. Who cannot produce is asked nothing more."""
+        """Return the outcome of each step. A client that cannot produce runs no further step."""
         make_topic(front.target, self.name)
         self.release, self.written = release, 0
         found = dict[str, Seen]()
@@ -142,7 +142,7 @@ def failure(complaint: str) -> str:
 
 
 def make_topic(port: int, name: str) -> None:
-    """Have a broker of any release make a topic, as it does for who asks about it, and wait for its leader."""
+    """Have a broker of any release make a topic, as it does at a request for its metadata, and wait for its leader."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:

@@ -40,7 +40,7 @@ Codes = dict[tuple[str, str, int], Any]  # by who has which right, what is asked
 
 
 class Given(NamedTuple):
-    """A right that somebody is given, or denied, on all of `RESOURCES`."""
+    """A right that a user is given, or denied, on all of `RESOURCES`."""
 
     operation: AclOperation
     permission: Permission = Permission.ALLOW
@@ -79,7 +79,7 @@ def creations(given: list[Given]) -> list[create_acls.AclCreation]:
 
 
 class Asking:
-    """Two connections to one broker: of a super user, and of alice, whose one is opened anew where a broker ends it."""
+    """Two connections to one broker: of a super user, and of alice, whose one is reopened if a broker ends it."""
 
     def __init__(self, admin: Connection, address: str, credentials: Credentials) -> None:
         self._admin, self._credentials = admin, credentials
@@ -145,7 +145,7 @@ class Asking:
         return found
 
     async def _names(self, situation: str) -> Codes:
-        """Return which names are told, and what may be done with them."""
+        """Return the names in the answer, and the operations allowed on them."""
         asked = metadata.MetadataRequest(
             topics=None, include_topic_authorized_operations=True, include_cluster_authorized_operations=True
         )

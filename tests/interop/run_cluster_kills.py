@@ -1,4 +1,4 @@
-"""Three brokers of ours and ZooKeeper under faults and load from real clients: is each acknowledged record there, once?
+"""Three of our brokers and ZooKeeper under faults and load from real clients: is each acknowledged record there, once?
 
 Brokers are killed and stopped for longer and shorter than their sessions last, the controller among them; ZooKeeper is
 stopped; connections are cut between brokers, and between a broker and ZooKeeper (see processes.py). Producers are
@@ -174,7 +174,7 @@ def consume(bootstrap: str, recorder: Recorder, stop: threading.Event) -> None:
 
 @dataclass
 class Cluster:
-    """All processes, and what clients are told of them. `has_network`: connections can be cut."""
+    """All processes, and the clients' view of them. `has_network`: connections can be cut."""
 
     tree: Tree
     members: dict[int, Member]
@@ -187,7 +187,7 @@ class Cluster:
     judged: dict[str, Any] = field(default_factory=dict)
 
     async def controller(self) -> int:
-        """Return the controller that clients are told of; any broker where nobody answers."""
+        """Return the controller in the metadata of clients; any broker if none answers."""
         with contextlib.suppress(KafkaException):
             found = (await asyncio.to_thread(self.admin.list_topics, TOPIC, 5)).controller_id
             if found in self.members:
@@ -215,7 +215,7 @@ class Cluster:
             await asyncio.sleep(0.3)
 
     async def leader(self, partition: int) -> int:
-        """Return the leader that clients are told of."""
+        """Return the leader in the metadata of clients."""
         told = await asyncio.to_thread(self.admin.list_topics, TOPIC, PATIENCE_S)
         return int(told.topics[TOPIC].partitions[partition].leader)
 
@@ -229,7 +229,7 @@ class Cluster:
             if each.done():
                 raise BadDayError(f"a client ended after {why}") from each.exception()
 
-    async def go_on(self, why: str) -> None:
+    async def await_progress(self, why: str) -> None:
         """Wait until records are acknowledged to each producer in each partition again."""
         before, began = dict(self.latest), time.monotonic()
         each_in_each = list(itertools.product(range(PRODUCERS), range(PARTITIONS)))
@@ -353,7 +353,7 @@ async def cut_from_peers_and_zookeeper(cluster: Cluster) -> None:
 
 
 async def cut_off(cluster: Cluster) -> None:
-    """Cut a broker off from everybody."""
+    """Cut a broker off from all others."""
     one = cluster.members[cluster.pick.choice(BROKERS)]
     hosts = [each.host for each in cluster.members.values() if each is not one]
     async with _cut(*((one, host) for host in [TREE, HERE, *hosts])):
@@ -361,7 +361,7 @@ async def cut_off(cluster: Cluster) -> None:
 
 
 async def kill_behind_cut(cluster: Cluster) -> None:
-    """Kill a broker while another is cut off from its peers: nobody is left that would make two."""
+    """Kill a broker while another is cut off from its peers: no two remain that reach each other."""
     one, other = (cluster.members[each] for each in cluster.pick.sample(BROKERS, 2))
     async with _cut(*((one, each.host) for each in cluster.members.values() if each is not one)):
         await asyncio.sleep(cluster.pick.uniform(1, 8))
@@ -450,7 +450,7 @@ async def under_load(folder: Path, *, seed: int, has_network: bool) -> AsyncIter
             clients.append(asyncio.create_task(work))
         reader = asyncio.create_task(asyncio.to_thread(consume, bootstrap, recorder, read_to_end))
         clients.append(reader)
-        await cluster.go_on("the start of the clients")
+        await cluster.await_progress("the start of the clients")
         yield cluster
         stop.set()
         await asyncio.wait_for(asyncio.gather(*clients[:PRODUCERS]), 2 * HEALED_S)
@@ -493,16 +493,16 @@ async def _bring_about(cluster: Cluster, until: float) -> None:
         print(f"{fault.__name__}", flush=True)
         began = time.monotonic()
         await fault(cluster)
-        mended = time.monotonic()
+        repaired = time.monotonic()
         cluster.tally[fault.__name__] += 1
         cluster.check_clients(fault.__name__)
         if cluster.pick.random() < NOT_HEALED:
-            print(f"  {mended - began:.1f} s; the next one finds it not healed", flush=True)
+            print(f"  {repaired - began:.1f} s; the next one finds it not healed", flush=True)
             cluster.tally["next_before_healing"] += 1
             continue
         await cluster.heal(fault.__name__)
-        await cluster.go_on(fault.__name__)
-        print(f"  {mended - began:.1f} s; healed after {time.monotonic() - mended:.1f} s", flush=True)
+        await cluster.await_progress(fault.__name__)
+        print(f"  {repaired - began:.1f} s; healed after {time.monotonic() - repaired:.1f} s", flush=True)
 
 
 def main() -> None:

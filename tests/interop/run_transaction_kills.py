@@ -1,4 +1,4 @@
-"""Transactions while brokers and clients are killed: what is committed is there once, and nothing else is.
+"""Transactions while brokers and clients are killed: committed records are there once, and no others are.
 
 A writer sends unique values in transactions; a copier consumes, transforms and produces them; both are processes with
 librdkafka (transactional_programs.py). A consumer reads both topics with `read_committed` all the while. Each round
@@ -56,7 +56,7 @@ LOGS: Final = [log_of(topic, partition) for topic in (SOURCE, TARGET) for partit
 class Program:
     """A transactional program: one process after the other, whose transactions are recorded.
 
-    `commits`: of all. `given_up`: errors behind which it began again, with the offsets that were acknowledged before.
+    `commits`: of all. `given_up`: errors after which it restarted, with the offsets that were acknowledged before.
     """
 
     def __init__(self, name: str, bootstrap: str, recorder: Recorder, seed: int, folder: Path) -> None:
@@ -199,7 +199,7 @@ def _kill(brokers: Bounced, programs: list[Program], pick: random.Random) -> Non
         each.start()
 
 
-def _go_on(programs: list[Program]) -> None:
+def _await_progress(programs: list[Program]) -> None:
     """Wait until each program has committed twice more: a transaction that was begun before may be one of them."""
     before, end = [each.commits for each in programs], time.monotonic() + PATIENCE_S
     while any(each.commits < count + 2 for each, count in zip(programs, before, strict=True)):
@@ -241,13 +241,13 @@ def campaign(folder: Path, rounds: int, *, size: str, seed: int, as_version: str
         programs = [Program(each, brokers.bootstrap, recorder, seed, folder) for each in PROGRAMS]
         try:
             with _reading(brokers.bootstrap, recorder):
-                _go_on(programs)
+                _await_progress(programs)
                 for number in range(rounds):
                     victims = pick.choice(([programs[0]], [programs[1]], programs))
                     tally[" and ".join(["broker", *(each.name for each in victims)])] += 1
                     since = time.monotonic()
                     _kill(brokers, victims, pick)
-                    _go_on(programs)
+                    _await_progress(programs)
                     print(f"round {number}: {sum(each.commits for each in programs)} commits, "
                           f"{time.monotonic() - since:.1f} s", flush=True)  # fmt: skip
                     time.sleep(pick.uniform(0, 0.5))

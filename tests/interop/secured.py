@@ -1,4 +1,4 @@
-"""Secured listeners of a broker of ours, several at once, and what each client is told to reach them."""
+"""Secured listeners of our broker, several at once, and the settings with which each client reaches them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Stores:
         return path
 
     def broker_settings(self) -> dict[str, str]:
-        """Return settings of a broker of ours with all of `LISTENERS`."""
+        """Return settings of our broker with all of `LISTENERS`."""
         jaas = f'{_MODULE}plain.PlainLoginModule required user_{USER}="{_escaped(PASSWORD)}";'
         return {
             "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
@@ -123,7 +123,7 @@ class Stores:
         return {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": password}
 
     def add_user(self, broker: Broker) -> None:
-        """Let the user log in by SCRAM to a broker of ours, which runs in its own thread, too."""
+        """Let the user log in by SCRAM to our broker, which runs in its own thread, too."""
         store, thread = broker.served.cluster_store, broker._thread
         assert thread is not None
         thread.run(store.propose(_credentials(), store.image))
@@ -136,7 +136,7 @@ def _credentials() -> list[ScramCredentialChanged]:
 
 
 def properties(path: Path, settings: Mapping[str, str], before: str = "") -> Path:
-    """Write a properties file, with `before` in front of each name; return its path."""
+    """Write a properties file, with `before` as the prefix of each name; return its path."""
     lines = (f"{before}{name}={value}\n" for name, value in settings.items())
     path.write_text("".join(lines).replace("\\", "\\\\"))  # a single one is an escape there
     return path
@@ -170,7 +170,7 @@ def real_broker(version: str, folder: Path, stores: Stores, *settings: str) -> I
     stored = [f"ssl.{name}={value}" for name, value in {**store, "key.password": STORE_PASSWORD}.items()]
     stored.append(f"sasl.enabled.mechanisms={','.join(MECHANISMS)}")
     try:
-        with pytest.MonkeyPatch.context() as patch:  # what a JVM takes, whoever starts it
+        with pytest.MonkeyPatch.context() as patch:  # settings of each JVM, however it is started
             patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={jaas}")
             state = jvm.start(
                 version, folder / "broker", *more, *stored, *settings, port=plain, controller_port=controller

@@ -2,8 +2,8 @@
 
 Run: python tests/interop/spark_kafka.py BOOTSTRAP LOG_DIRECTORY < QUERIES   (as test_spark_kafka does; a process of its
 own, because only a Java machine that starts with the jars finds the source). A query is a line of JSON, the options of
-both sources; the answer is a line of JSON: how many rows theirs gave, and how many of ours and theirs have no equal, of
-ours on the cluster and on the log directory. After an empty line, when the broker has been stopped, ours reads the log
+both sources; the answer is a line of JSON: how many rows theirs gave, and how many of both have no equal, for
+our source on the cluster and on the log directory. After an empty line, when the broker has been stopped, ours reads the log
 directory again for each query: a line of JSON for each says how many rows there were, and how many have no equal.
 
 The set of jars is one that works together; its Kafka source of 4.2.0 runs on PySpark 4.2 and 4.3.
@@ -69,7 +69,7 @@ def rows(frame: Any) -> Counter[tuple[Any, ...]]:
 
 
 def unequal(ours: Counter[tuple[Any, ...]], theirs: Counter[tuple[Any, ...]]) -> list[int]:
-    """Return how many rows of ours are not theirs, and of theirs not ours."""
+    """Return how many of our rows are not theirs, and of theirs not ours."""
     return [(ours - theirs).total(), (theirs - ours).total()]
 
 

@@ -1,4 +1,4 @@
-"""What a broker of ours asks the system for while it answers a fetch, read from what strace writes."""
+"""The system calls of our broker while it answers a fetch, from the output of strace."""
 
 import re
 import time
@@ -48,7 +48,7 @@ def calls(trace: str) -> Iterator[Call]:
 def moved(trace: list[Call], topic: str, client_id: str | None = None) -> Counter[str]:
     """Return how many bytes went which way for the last fetch of a topic, or of a client that fetched it.
 
-    That is up to the next request of that connection. What others are sent meanwhile does not count, what is read does.
+    That is up to the next request of that connection. Bytes sent to others meanwhile do not count, reads do.
     """
     named = client_id or topic
     asked = max(at for at, call in enumerate(trace) if call.name == "recvfrom" and named in call.arguments)

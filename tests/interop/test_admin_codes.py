@@ -28,7 +28,7 @@ SETTINGS = {
 SETTLES_S = 5  # of a real broker
 
 OTHERWISE_ON_PURPOSE = {
-    "assigned to nobody",  # a real one makes a partition that nobody can lead; here it is refused: 39
+    "assigned to no broker",  # a real one makes a partition that no broker can lead; here it is refused: 39
     "assigned to another broker",  # the same with a broker that is not there
     "append to an unknown setting",  # -1, a fault of its own; here 40
     "unknown operation",  # -1, too; here 42
@@ -103,7 +103,7 @@ def test_a_real_4_1_1_lists_the_resources_that_can_have_settings(tmp_path: Path)
 
 @pytest.mark.campaign
 def test_the_codes_of_topics_that_are_created_at_once_are_those_of_a_real_cluster(tmp_path: Path) -> None:
-    """tests/server/broker/test_cluster.py does the same with brokers of ours."""
+    """tests/server/broker/test_cluster.py does the same with our brokers."""
     with jvm.brokers("2.8.2", tmp_path, 3, "offsets.topic.replication.factor=1") as states:
         ports = [int(each["bootstrap"].rpartition(":")[2]) for each in states]
         found = asyncio.run(racing.raced_codes(ports, lambda: asyncio.sleep(SETTLES_S)))

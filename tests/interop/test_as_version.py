@@ -37,7 +37,7 @@ def is_late(seen: Found) -> bool:
 
 
 def run(client: str, folder: Path) -> Found:
-    """Return what a client sends to our broker as each release of its share, and what comes of it."""
+    """Return the requests of a client to our broker as each release of its share, and the outcomes."""
     port = free_port()
     trial = Trial(client, port, folder)
     found: Found = {}

@@ -145,7 +145,7 @@ def test_closed_sets_are_copied_from_topic_to_topic_without_being_compressed_aga
     source, copy, before, after = broker.run(work)
     assert len(source) == EACH * (len(broker.codecs) - 1)
     assert copy == source
-    if broker.has("0.10.0"):  # older ones give offsets inside anew, and compress again
+    if broker.has("0.10.0"):  # older ones reassign inner offsets, and recompress
         assert before == after
 
 

@@ -1,6 +1,6 @@
 """Kafka's own cases of replication and reassignment: every acknowledged record is consumed, once.
 
-After ReplicationTest and ReassignPartitionsTest of Kafka's system tests, with brokers of ours in place of Kafka's.
+After ReplicationTest and ReassignPartitionsTest of Kafka's system tests, with our brokers in place of Kafka's.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ def test_every_acknowledged_record_is_consumed_behind_five_bounces(
                 number = await (cluster.leader(at % PARTITIONS) if role == "leader" else cluster.controller())
                 await bounce(cluster, number, is_hard=is_hard)
                 await cluster.heal(f"bounce {at} of broker {number}")
-                await cluster.go_on(f"bounce {at} of broker {number}")
+                await cluster.await_progress(f"bounce {at} of broker {number}")
                 cluster.check_clients(f"bounce {at}")
         return cluster
 
@@ -88,7 +88,7 @@ def test_every_acknowledged_record_is_consumed_while_replicas_move(
                     await bounce(cluster, BROKERS[(at + 2) % len(BROKERS)], is_hard=True)
                 await back
                 await cluster.heal(f"move {at}")
-                await cluster.go_on(f"move {at}")
+                await cluster.await_progress(f"move {at}")
                 cluster.check_clients(f"move {at}")
         return cluster
 

@@ -1,4 +1,4 @@
-"""`magicbyte cluster`: brokers of ours as processes, on a real ZooKeeper that is started with them.
+"""`magicbyte cluster`: our brokers as processes, on a real ZooKeeper that is started with them.
 
 The commands of docs/commands/cluster.md.
 """

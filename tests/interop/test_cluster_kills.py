@@ -34,7 +34,7 @@ def test_nothing_acknowledged_is_lost_or_twice_in_two_minutes_of_faults(needs_ja
     assert len(run["faults"]) >= 3
 
 
-def test_a_run_with_every_fault_is_recorded_behind_which_every_acknowledged_record_was_there_once() -> None:
+def test_a_recorded_run_with_every_fault_has_every_acknowledged_record_once() -> None:
     runs = json.loads(FIGURES.read_text())
     names = {each.__name__ for each in faults(random.Random(1), has_network=True)}
     assert any(names <= each["faults"].keys() for each in runs)
@@ -95,7 +95,7 @@ def test_replicas_that_lack_a_record_or_differ_or_have_it_twice_are_noticed(
         judge_logs(history_of(["a", "b"]), replicas(tmp_path, *logs))
 
 
-def test_a_history_with_an_acknowledged_record_that_nobody_read_is_noticed() -> None:
+def test_a_history_with_an_unread_acknowledged_record_is_noticed() -> None:
     history = history_of(["a", "b"])
     recorder = Recorder(lambda: 0)
     recorder.send("producer", name_of(0), "c").ok(2)

@@ -1,4 +1,4 @@
-"""Kafka's own tools of two eras move and elect leaders of a cluster of ours."""
+"""Kafka's own tools of two eras move and elect leaders of our cluster."""
 
 import asyncio
 import json

@@ -65,7 +65,7 @@ class Cluster:
 
     async def _fill(self) -> None:
         async with Client(self.bootstrap) as client:
-            await client.topics(["fixed"])  # which makes it where it is not there yet
+            await client.topics(["fixed"])  # which creates it if it does not exist
             for partition in (0, 1):
                 await send(client, "fixed", partition, records(partition))
 
@@ -187,7 +187,7 @@ def test_consume(cluster: Cluster) -> None:
 
 
 def test_produce(cluster: Cluster) -> None:
-    """What was written by the fixture."""
+    """The records written by the fixture."""
     found = cluster.said("consume", "-t", "lines", "-e", "-f", r"%p %k:%s %K\n").splitlines()
     assert found[:5] == ["0 a:1 1", "0 :b -1", "0 :2 0", "0 c: 1", "0 d:\xc3\xbc 1"]
     assert sorted(found[5:]) == sorted(f"{partition_of(b'k%d' % at, 2)} k{at}:v{at} 2" for at in range(9))

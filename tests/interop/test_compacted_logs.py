@@ -37,7 +37,7 @@ CONFIG = {"segment.bytes": "9000", "index.interval.bytes": "600", "retention.ms"
 
 
 class Compacted:
-    """A log directory of ours, compacted by the command, and what a broker made of it."""
+    """One of our log directories, compacted by the command, and what a broker made of it."""
 
     def __init__(self, version: str, folder: Path) -> None:
         self.version, self.folder = version, folder

@@ -38,7 +38,7 @@ Answer = dict[str, Any]
 
 
 async def fill(peer: Peer) -> None:
-    """Write what is committed, aborted, interleaved, without a transaction, and what is open at the end."""
+    """Write committed, aborted and interleaved transactions, records without one, and an open one at the end."""
     pairs = dict[str, Pair]()
     sequences = dict[str, int]()
 

@@ -49,7 +49,7 @@ def program() -> tuple[Path, Path]:
     """Give the test program and the folder that it runs in."""
     if shutil.which("go") is None:
         pytest.skip("needs Go: apt-get install golang")
-    told = subprocess.run(  # `go list` has no folder for a module that nobody has downloaded
+    told = subprocess.run(  # `go list` has no folder for a module before its download
         ["go", "mod", "download", "-json", MODULE], cwd=GO, check=True, stdout=subprocess.PIPE, text=True
     ).stdout  # fmt: skip
     folder = Path(json.loads(told)["Dir"])

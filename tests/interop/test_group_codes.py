@@ -46,20 +46,20 @@ DIFFERENT: dict[str, dict[str, str]] = {
         ),
         "heartbeat: no group": "a group without a name is a fault of its own",
         "sync: no group": "a group without a name is a fault of its own",
-        "heartbeat: before the assignment": "members that wait for their assignment are not told to join again",
+        "heartbeat: before the assignment": "members that wait for their assignment do not get REBALANCE_IN_PROGRESS",
         "describe: before the assignment": "the state has another name: CompletingRebalance, not AwaitingSync",
         "list": "who is refused does not leave its kind behind",
     },
-    "2.8.2": {"heartbeat: static: other instance": "an instance that nobody is has no heartbeats"},
+    "2.8.2": {"heartbeat: static: other instance": "an unknown instance has no heartbeats"},
     "3.9.1": {},
     "4.3.1": {
         "commit: of a generation, unknown group": "22 in every version, as a client of any knows it",
-        "describe: rebalancing": "assignments are told of stable groups alone",
+        "describe: rebalancing": "only stable groups have assignments in the answer",
         "delete: empty": "an empty group goes with its last offset",
         "delete: simple": "an empty group goes with its last offset",
     },
 }
-"""By version: steps in which real brokers answer otherwise than 3.9.1 does, and how that one does it, as ours."""
+"""By version: steps in which real brokers answer differently from 3.9.1, which answers as ours."""
 
 
 async def versions_of(address: str) -> dict[int, range]:

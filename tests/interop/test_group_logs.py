@@ -29,7 +29,7 @@ OURS = {
     "3.9.1": {"inter.broker.protocol.version": "2.8"},
     "4.3.1": {"inter.broker.protocol.version": "2.8"},
 }
-"""By version of the real broker: how ours is told what to write."""
+"""By version of the real broker: the setting with which ours writes the same."""
 NAMES = ["simple", "polygenelubricants", "negative-hash-2", "größe", "\U0001f600"]
 
 

@@ -56,13 +56,13 @@ def run(address: str, work: Callable[[Client], Awaitable[Any]]) -> Any:
 
 async def make(client: Client) -> None:
     if (await client.any_connection()).versions.latest(APIS[CREATE_TOPICS]) is None:
-        await client.topics(["t"])  # made for whoever asks
+        await client.topics(["t"])  # created by this request
     else:
         await create_topic(client, NewTopic("t"))
 
 
 async def fill(client: Client, lap: int) -> None:
-    """Send fifty records with each of two codecs, and commit an offset of a group that nobody joins."""
+    """Send fifty records with each of two codecs, and commit an offset of a group without members."""
     for codec in (Codec.NONE, Codec.GZIP):
         rows = [Record(at, START + at, 0, b"key %d" % at, b"value %d of lap %d" % (at, lap)) for at in range(50)]
         await send(client, "t", 0, rows, ProduceOptions(codec=codec))
@@ -121,7 +121,7 @@ def test_a_real_broker_has_its_directory_back_with_all_groups_and_records(
         assert at(address, lambda talk: is_heard(talk, *member))
         assert consume(address, "left", 10, version) == list(range(10, 20))
         assert consume(address, "new", 3, version) == [0, 1, 2]
-        run(address, lambda client: fill(client, 2))  # behind what was written of groups without members
+        run(address, lambda client: fill(client, 2))  # after the records of groups without members
         before = run(address, records)
         assert at(address, lambda talk: is_heard(talk, *member))
     assert before[: len(first)] == first

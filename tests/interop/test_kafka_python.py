@@ -1,4 +1,4 @@
-"""kafka-python's own integration tests of SASL and TLS, unchanged, with a broker of ours in place of Kafka.
+"""kafka-python's own integration tests of SASL and TLS, unchanged, with our broker in place of Kafka.
 
 They are in its source archive, without the module that starts processes and without the templates of settings; these
 are here. ZooKeeper and the tools that the tests call are those of Kafka 2.8.2.

@@ -1,4 +1,4 @@
-"""librdkafka's own tests, unchanged, with three brokers of ours: transactions, racks, and the others that need brokers.
+"""librdkafka's own tests, unchanged, with three of our brokers: transactions, racks, and the others that need brokers.
 
 0105 is not among them: it speaks to no broker but the mock in the library.
 """
@@ -91,7 +91,7 @@ def test_a_test_of_topics_that_change_passes(runner: Path, number: str, tmp_path
     assert set(verdicts.values()) == {"PASSED"}, verdicts
 
 
-def test_a_consumer_is_told_that_it_may_not_read(runner: Path, tmp_path: Path) -> None:
+def test_a_consumer_without_the_right_to_read_gets_an_error(runner: Path, tmp_path: Path) -> None:
     with running("three", tmp_path, as_version="3.9", **SETTINGS, **AUTHORIZED) as brokers:
         verdicts = summary_of(
             runner, tmp_path, brokers.bootstrap, "-p1", "-Q", seconds=SECONDS,

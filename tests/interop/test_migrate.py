@@ -216,7 +216,7 @@ def recorded_requests() -> dict[tuple[str, int], bytes]:
 async def is_refused(host: str, port: int, frame: bytes) -> bool:
     """Whether a broker closes the connection for a request, or answers UNSUPPORTED_VERSION to ApiVersions.
 
-    A request behind it is answered where it is not: some requests get no answer.
+    A later request is answered even if it is not: some requests get no answer.
     """
     behind = b"".join(map(bytes, write_request(ApiVersionsRequest(), 0, correlation_id=77, client_id="x").buffers()))
     reader, writer = await asyncio.open_connection(host, port)

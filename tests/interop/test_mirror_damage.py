@@ -25,7 +25,7 @@ PLACES = {"payload": RECORD_BATCH_OVERHEAD + 5, "producer-epoch": PRODUCER_EPOCH
 
 @pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
 def test_real_brokers_take_what_is_sound_and_refuse_what_is_damaged(tmp_path: Path, version: str) -> None:
-    """Also where the damage is in a part of the header that is written anew."""
+    """Also if the damage is in a part of the header that is rewritten."""
     with (
         jvm.broker(version, tmp_path / "target", "log.retention.ms=-1") as state,
         Broker(directory=tmp_path / "source") as source,

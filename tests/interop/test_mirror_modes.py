@@ -53,7 +53,7 @@ def consumed(bootstrap: str, topic: str, isolation: str) -> list[str]:
 
 
 def test_identical_copies_are_the_very_files_of_the_source(real: Real, tmp_path: Path) -> None:
-    """Transactions, markers, aborted batches; into a folder, and into a topic of ours that Java consumers read."""
+    """Transactions, markers, aborted batches; into a folder, and into our topic that Java consumers read."""
     real.make("identical")
     real.produce("identical", "gzip", with_transactions("identical"))
 
@@ -126,7 +126,7 @@ def test_keys_land_by_their_hash_and_their_order_stays(real: Real) -> None:
 
 @pytest.mark.parametrize("policy", [OnOversize.SPLIT, OnOversize.PARK])
 def test_sets_that_a_real_broker_does_not_take(real: Real, tmp_path: Path, policy: OnOversize) -> None:
-    """Several sets are on their way when the large one is refused; those behind it come again."""
+    """Several sets are on their way when the large one is refused; those after it are sent again."""
     topic = f"large-{policy.value}"
     chance = random.Random(1)
     large = [Record(0, START + at, 0, b"key", chance.randbytes(1000)) for at in range(9)]
@@ -178,7 +178,7 @@ def test_two_real_clusters_mirror_each_other_by_prefixes_and_without_is_refused(
         real.mirror(only(r"a\.circle"), real.target, real.source)
 
 
-def test_from_a_real_topic_to_an_enriched_one_of_ours_and_to_a_real_one_again(real: Real) -> None:
+def test_from_a_real_topic_to_our_enriched_one_and_back_to_a_real_one(real: Real) -> None:
     real.make("enriched")
     real.produce("enriched", "lz4", [line("enriched", at) for at in range(60)])
     enriched = admin.NewTopic("enriched", 2, configs={"message.format.version": "enriched"})

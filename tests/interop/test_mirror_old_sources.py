@@ -26,14 +26,14 @@ VERSIONS = ("0.9.0.1", "0.10.0.1")
 
 
 async def fill(client: Client, first: int, count: int) -> None:
-    await client.topics(["t"])  # made for whoever asks
+    await client.topics(["t"])  # created by this request
     await send(
         client, "t", 0, [Record(at, START + at, 0, None, b"value %d" % at) for at in range(first, first + count)]
     )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_groups_without_members_are_taken_along(version: str, tmp_path: Path) -> None:
+def test_groups_without_members_are_copied(version: str, tmp_path: Path) -> None:
     async def prepare(address: str) -> None:
         async with Client(address) as client:
             await fill(client, 0, 350)

@@ -1,4 +1,4 @@
-"""What real sources may be like, from the oldest on, and a cluster of ours between two real ones."""
+"""Kinds of real sources, from the oldest on, and our cluster between two real ones."""
 
 import asyncio
 from collections import Counter
@@ -62,7 +62,7 @@ def seen(real: Real, topic: str) -> tuple[list[Any], list[Any]]:
 
 
 @between("oldest")
-def test_from_the_oldest_to_the_middle_all_arrives_and_goes_on(real: Real) -> None:
+def test_from_the_oldest_to_the_middle_all_records_arrive_and_the_copy_continues(real: Real) -> None:
     """0.8.2 has no ids of clusters, tells no settings and no versions, and makes topics when they are asked for."""
     for turn in range(2):
         real.produce("oldest", "gzip", [line("oldest", 50 * turn + at) for at in range(50)])
@@ -108,7 +108,7 @@ def test_lz4_with_the_broken_checksum_of_real_producers_arrives_right(real: Real
 
 @between("middle", "new")
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
-def test_through_a_cluster_of_ours_closed_sets_are_the_same_bytes_at_each_end(real: Real, codec: str) -> None:
+def test_through_our_cluster_closed_sets_are_the_same_bytes_at_each_end(real: Real, codec: str) -> None:
     """A chain: real, ours, real; magic 1 and 2."""
     old = real.version.startswith("0.10")
     topic = f"chain-{codec}"
@@ -140,7 +140,7 @@ def test_through_a_cluster_of_ours_closed_sets_are_the_same_bytes_at_each_end(re
 
 @between("old")
 def test_magic_0_goes_closed_from_a_real_broker_to_ours_and_back_where_it_is_compressed_again(real: Real) -> None:
-    """Offsets inside are absolute: what is sent is what came, and what is stored is not."""
+    """Inner offsets are absolute: the bytes are sent as they were fetched, and stored differently."""
     real.produce("plain", "gzip", [line("plain", at) for at in range(80)])
     source = real.run(lambda here, _: records(here, "plain"))
     assert len(source) == 80
@@ -259,7 +259,7 @@ def test_of_compacted_transactions_markers_and_empty_batches_are_left_out(real: 
 
 @between("middle")
 def test_holes_in_wrappers_of_a_compacted_topic_are_closed_by_the_target(real: Real) -> None:
-    """They go unopened, and the target numbers what is inside anew."""
+    """They go unopened, and the target reassigns the inner offsets."""
     compacted(real, "holes", with_holes(real, "holes", "gzip"))
     configs = {"message.format.version": "0.10.2"}
     real.run(lambda _, there: admin.create_topic(there, admin.NewTopic("holes", configs=configs)))
@@ -277,10 +277,10 @@ def test_holes_in_wrappers_of_a_compacted_topic_are_closed_by_the_target(real: R
     real.run(both)
 
 
-# ---- made anew in mid-copy
+# ---- recreated during the copy
 
 
-async def make_anew(client: Client, topic: str) -> None:
+async def recreate(client: Client, topic: str) -> None:
     """Delete a topic, and make it as soon as the broker lets its name go."""
     await admin.delete_topic(client, topic)
     async with asyncio.timeout(120):
@@ -294,22 +294,24 @@ async def make_anew(client: Client, topic: str) -> None:
 
 
 @between("new")
-def test_a_real_topic_that_is_made_anew_in_mid_copy_ends_the_run(real: Real, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_topic_that_is_recreated_during_the_copy_ends_the_run(
+    real: Real, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The new one is longer than the old one: only its id tells."""
     monkeypatch.setattr(rounds, "PLAN_SECONDS", 0.0)
-    real.make("anew")
-    real.produce("anew", "gzip", [line("anew", at) for at in range(20)])
+    real.make("recreated")
+    real.produce("recreated", "gzip", [line("recreated", at) for at in range(20)])
 
     async def work(here: Client, there: Client) -> None:
-        mirror = Mirror(here, there, only("anew"))
+        mirror = Mirror(here, there, only("recreated"))
         await mirror.catch_up()
         await mirror.catch_up()
-        await make_anew(here, "anew")
+        await recreate(here, "recreated")
         for _ in range(3):
-            await send(here, "anew", 0, some(0, 10), ProduceOptions(codec=Codec.GZIP))
+            await send(here, "recreated", 0, some(0, 10), ProduceOptions(codec=Codec.GZIP))
         with pytest.raises(MirrorError, match="the topic was recreated: its id was"):
             await mirror.catch_up()
-        assert await bounds(there, "anew", 0) == (0, 20)
+        assert await bounds(there, "recreated", 0) == (0, 20)
 
     real.run(work)
 
@@ -334,7 +336,7 @@ def test_a_real_topic_that_is_deleted_in_mid_copy_ends_nothing(real: Real, monke
 
 @between("new")
 @pytest.mark.parametrize("filled", [False, True])
-def test_a_real_target_that_is_made_anew_in_mid_copy_gets_all_or_is_refused(
+def test_a_real_target_that_is_recreated_during_the_copy_gets_all_or_is_refused(
     real: Real, monkeypatch: pytest.MonkeyPatch, filled: bool
 ) -> None:
     monkeypatch.setattr(rounds, "PLAN_SECONDS", 0.0)
@@ -346,7 +348,7 @@ def test_a_real_target_that_is_made_anew_in_mid_copy_gets_all_or_is_refused(
         mirror = Mirror(here, there, only(topic))
         await mirror.catch_up()
         await mirror.catch_up()
-        await make_anew(there, topic)
+        await recreate(there, topic)
         if not filled:
             await mirror.catch_up()
             assert await records(there, topic) == await records(here, topic)
@@ -366,7 +368,7 @@ def test_a_real_target_that_is_made_anew_in_mid_copy_gets_all_or_is_refused(
 def test_after_a_crash_everything_is_there_once_where_keys_decide(
     real: Real, monkeypatch: pytest.MonkeyPatch, at: int, arrives: bool
 ) -> None:
-    """Exactly once into magic 2; into 2.8 also what came from 0.10 as magic 1."""
+    """Exactly once into magic 2; into 2.8 also the sets of 0.10 in magic 1."""
     topic = f"keyed-{at}"
     real.make(topic, partitions=2)
     real.run(lambda _, there: admin.create_topic(there, admin.NewTopic(topic, 3)))

@@ -1,4 +1,4 @@
-"""A broker of ours and a real one in one cluster: under either controller, as leader and follower, through crashes."""
+"""Our broker and a real one in one cluster: under either controller, as leader and follower, through crashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PARTITIONS = 2
 
 
 class Ours:
-    """The broker of ours. Its directory stays from start to start."""
+    """Our broker. Its directory stays from start to start."""
 
     def __init__(self, cluster: RealCluster, folder: Path, protocol: str, stored: str) -> None:
         self._cluster, self._folder = cluster, folder / "ours"

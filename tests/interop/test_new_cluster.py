@@ -27,7 +27,7 @@ SETTINGS = ("log.cleaner.enable=false", "log.retention.ms=-1", "transaction.stat
             "offsets.topic.replication.factor=1", "group.initial.rebalance.delay.ms=0")  # fmt: skip
 OPEN, CUT = "open", "cut"
 SOURCES = {OPEN: "txn-open-none", CUT: "txn-none"}
-"""Topics: a transaction that the old cluster left open; one whose marker, and all behind it, was lost."""
+"""Topics: a transaction that the old cluster left open; one whose marker, and all after it, was lost."""
 
 
 def batches(path: Path) -> list[tuple[int, RecordBatch]]:

@@ -36,7 +36,9 @@ def planned(bootstrap: str, *arguments: str, topic: str = "topic") -> tuple[dict
 
 
 @pytest.mark.parametrize(("version", "form"), [("0.8.2.2", "0"), ("0.10.2.2", "1"), ("4.3.1", "2")])
-def test_what_a_broker_stores_is_told_whatever_its_age(version: str, form: str, tmp_path: Path) -> None:
+def test_the_stored_formats_of_a_broker_are_reported_whatever_its_release(
+    version: str, form: str, tmp_path: Path
+) -> None:
     async def fill(bootstrap: str) -> None:
         async with Client(bootstrap) as client:
             if not version.startswith("0.8"):
@@ -77,7 +79,7 @@ def test_a_topic_whose_format_was_changed_is_in_phase_2(tmp_path: Path) -> None:
             await produce(client, "topic")
             await alter_configs(client, ConfigResource.TOPIC, "topic", {"message.format.version": "2.8"})
             magic = 1
-            while magic < 2:  # a broker is told of the change, and takes its time
+            while magic < 2:  # a broker is notified of the change, and takes its time
                 await produce(client, "topic")
                 _, end = await bounds(client, "topic", 0)
                 magic = (await fetch_sets(client, "topic", 0, end - 1)).table.magic[-1]

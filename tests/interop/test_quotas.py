@@ -35,7 +35,7 @@ SETTINGS: Final = {"auto.create.topics.enable": "true", "num.partitions": "1"}
 NEAR_MS: Final = 400  # of a time to wait: two requests follow each other a little faster or slower
 ATTEMPTS: Final = 3  # at what depends on how long requests take: a machine may stand still for a second
 HELD_BACK_S: Final = 30  # until a client hears of it
-TOLD_S: Final = 3  # until a broker has read of a change, which it tells nobody
+TOLD_S: Final = 3  # until a broker has read a change, which it does not announce
 PATIENCE_S: Final = 240
 Entity = dict[str, str | None]
 
@@ -60,7 +60,7 @@ class Session:
         self._port, self._client_id = int(port), client_id
 
     async def ask(self, message: Message, version: int) -> Any:
-        """Return the answer on a connection of its own, so that nobody waits for one that is muted."""
+        """Return the answer on a connection of its own, so that no request waits for a muted one."""
         connection = await Connection.open(self._host, self._port, client_id=self._client_id)
         try:
             return await connection.send(message, versions=range(version, version + 1))
@@ -207,7 +207,7 @@ async def waits(bootstrap: str) -> dict[str, list[int]]:
     maker = Session(bootstrap, "maker")
     await session.put(({"user": "ANONYMOUS", "client-id": "maker"}, {"controller_mutation_rate": 1}))
     await asyncio.sleep(TOLD_S)
-    answer = await maker.ask(topics(60, prefix="first"), 6)  # so many that a slow broker owes some behind it, too
+    answer = await maker.ask(topics(60, prefix="first"), 6)  # so many that a slow broker owes some after it, too
     found["60 partitions"] = [*(each.error_code for each in answer.topics), answer.throttle_time_ms]
     answer = await maker.ask(topics(1, prefix="refused"), 6)
     found["refused"] = [*(each.error_code for each in answer.topics), 0]
@@ -260,7 +260,7 @@ async def served(bootstrap: str) -> int:
     """Return how many of 15 connections at once are served, at a rate of one a second; the others are closed."""
     session = Session(bootstrap, "many")
     await session.put(({"ip": "127.0.0.1"}, {"connection_creation_rate": 1}))
-    await asyncio.sleep(13)  # until no connection of before counts any more
+    await asyncio.sleep(13)  # until no earlier connection counts
     host, _, port = bootstrap.rpartition(":")
     opened = [await asyncio.open_connection(host, int(port)) for _ in range(15)]
     count = 0

@@ -41,7 +41,7 @@ class Logs:
             self.fill(state["bootstrap"], state["zookeeper"])
 
     def fill(self, bootstrap: str, zookeeper: str | None) -> None:
-        """Produce into one topic per codec, and consume what is there then."""
+        """Produce into one topic per codec, and consume all records."""
         codecs = {f"topic-{codec}": codec for codec in CODECS[self.version]}
         lines = [line for topic in codecs for line in self.records(topic)]
         if self.version in WITH_TRANSACTIONS:

@@ -40,7 +40,7 @@ def test_clients_that_ask_send_versions_that_are_listed(release: str) -> None:
     ("client", "step", "first"),
     [
         *((client, "idempotent produce", "0.11.0.3") for client in ("Java 2.8.2", "confluent-kafka", "kafkajs")),
-        ("franz-go", "idempotent produce", "0.8.2.2"),  # goes on without
+        ("franz-go", "idempotent produce", "0.8.2.2"),  # continues without
         *((client, "produce zstd", "2.1.1") for client in ("Java 4.3.1", "kafka-python", "aiokafka", "kafkajs")),
         *((client, "produce zstd", "0.8.2.2") for client in ("confluent-kafka", "kcat", "franz-go")),  # uncompressed
         *((client, "admin", "0.11.0.3") for client in ("Java 0.11.0.3", "confluent-kafka", "franz-go", "kafkajs")),

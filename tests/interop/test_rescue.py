@@ -1,4 +1,4 @@
-"""Old backups into a real Kafka 4, and a directory of ours that one opens."""
+"""Old backups into a real Kafka 4, and into our directory that one opens."""
 
 from __future__ import annotations
 

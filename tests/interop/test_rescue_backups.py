@@ -151,7 +151,7 @@ def replace_log(source: Path, target: Path) -> None:
 
 
 @pytest.mark.parametrize("version", TARGETS)
-def test_groups_of_old_logs_go_on_behind_the_record_they_had_read(version: str, tmp_path: Path) -> None:
+def test_groups_of_old_logs_continue_after_the_record_they_had_read(version: str, tmp_path: Path) -> None:
     with jvm.broker(version, tmp_path / "broker", *SETTINGS) as state:
         for release, is_damaged in WITH_GROUPS.items():
             log, offsets = (golden_data.log_case(f"{release}/{name}") for name in ("basic-none", "consumer-offsets"))

@@ -18,7 +18,7 @@ FIGURES = Path(__file__).with_name("rescue_kill_figures.json")
 @pytest.mark.parametrize(
     "version", [pytest.param(each, marks=[] if each == TARGETS[-1] else pytest.mark.campaign) for each in TARGETS]
 )
-def test_a_killed_rescue_goes_on_and_nothing_comes_twice(version: str, tmp_path: Path) -> None:
+def test_a_killed_rescue_continues_without_duplicates(version: str, tmp_path: Path) -> None:
     found = killed_rescues(version, tmp_path, kills=3)
     assert found.killed == 3
     assert found.wrong == {}

@@ -79,7 +79,7 @@ def test_commands_reach_a_real_secured_broker_by_each_login(version: str, tmp_pa
 
 
 def mirrored(address: str, stores: Stores, folder: Path) -> None:
-    """Copy a topic from the real broker to one of ours, which is secured, too."""
+    """Copy a topic from the real broker to ours, which is secured, too."""
     login = stores.java("SASL_SSL") | stores.login("Java", "SCRAM-SHA-256")
     both = (
         properties(folder / "source", login, "source.").read_text()
@@ -124,7 +124,7 @@ def piped(address: str, stores: Stores, folder: Path) -> None:
 
 
 def refused(address: str, stores: Stores, folder: Path) -> None:
-    """Be told what is wrong: the password (brokers before 1.0 just end a login), who is trusted, the protocol."""
+    """Errors name the cause: the password (brokers before 1.0 just end a login), the certificate, the protocol."""
     (folder / "others").mkdir()
     others = Stores(folder / "others")
     tries = {

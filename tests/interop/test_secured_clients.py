@@ -1,4 +1,4 @@
-"""Real clients and a secured broker of ours: what they write they read, and a refusal is clear on both sides."""
+"""Real clients and our secured broker: they read the records they wrote, and a refusal is clear on both sides."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def broker(stores: Stores) -> Iterator[Broker]:
 
 
 def tls(stores: Stores, client: str, protocol: str, *, own: bool = False) -> dict[str, str]:
-    """Return how a client is told to speak TLS; `own`: with a certificate of its own."""
+    """Return the settings of a client for TLS; `own`: with a certificate of its own."""
     if client.startswith("Java"):
         return stores.java(protocol, own=own, old=client.startswith(("Java 0", "Java 2")))
     return (stores.python if client in ("kafka-python", "aiokafka") else stores.librdkafka)(protocol, own=own)
 
 
 def login(stores: Stores, client: str, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
-    """Return how a client is told to log in, over TLS."""
+    """Return the settings of a client for a login over TLS."""
     return tls(stores, client, "SASL_SSL") | stores.login(client, mechanism, password)
 
 
@@ -120,7 +120,7 @@ IMPATIENT: Final[Mapping[str, Mapping[str, str]]] = {
     "sarama": {"retries": "0"},
     "kafkajs": {"retries": "0"},
 }
-"""How each is told to give up sooner; it is asked again."""
+"""Settings with which each gives up sooner; tests retry."""
 
 
 def tell(process: ClientProcess, folder: Path, settings: Mapping[str, str]) -> None:

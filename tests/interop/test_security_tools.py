@@ -61,7 +61,7 @@ def make(address: str, security: ClientSecurity, topic: str) -> str:
 
 
 def until(reached: Callable[[], str], says: str) -> None:
-    """Wait until something says what it should: a broker reads of changes in ZooKeeper when it is told."""
+    """Wait until something says what it should: a broker reads changes in ZooKeeper after a notification."""
     end = time.monotonic() + PATIENCE_S
     while says not in (found := reached()):
         assert time.monotonic() < end, found

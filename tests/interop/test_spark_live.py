@@ -151,9 +151,9 @@ finally:
 def test_a_killed_pipeline_in_transactions_is_run_again_and_each_record_is_there_once(
     state: dict[str, Any], tmp_path: Path, real: bool
 ) -> None:
-    """A consumer of what is committed sees each record once, in order."""
+    """A consumer of committed records sees each once, in order."""
     write_partition(tmp_path / "logs", "once-0", some_records(200), per_batch=20)
-    with contextlib.nullcontext(state["bootstrap"]) if real else broker_of_ours() as bootstrap:
+    with contextlib.nullcontext(state["bootstrap"]) if real else our_broker() as bootstrap:
         path = tmp_path / "once.toml"
         path.write_text(
             f'[source]\npath = "logs"\n[sink]\nbootstrap = "{bootstrap}"\n'
@@ -174,7 +174,7 @@ def test_a_killed_pipeline_in_transactions_is_run_again_and_each_record_is_there
 
 
 @contextlib.contextmanager
-def broker_of_ours() -> Iterator[str]:
+def our_broker() -> Iterator[str]:
     with Broker() as broker:
         yield broker.bootstrap_servers
 

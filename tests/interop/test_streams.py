@@ -1,4 +1,4 @@
-"""Kafka Streams against a cluster of ours whose brokers go down and come back.
+"""Kafka Streams against our cluster, whose brokers go down and come back.
 
 The four scenarios of Kafka's StreamsBrokerDownResilienceTest, one after the other: all brokers are down when instances
 start; they go down while they run; they are down while instances end; they are down while one is killed and another
@@ -105,7 +105,7 @@ class Instance:
 
 
 class Scene:
-    """The cluster, at addresses that stay, the instances, and what was sent."""
+    """The cluster, at fixed addresses, the instances, and the records sent."""
 
     def __init__(self, members: Members, classes: Path, folder: Path) -> None:
         self.members, self._classes, self._folder = members, classes, folder
@@ -143,7 +143,7 @@ class Scene:
         return {each for index in range(PARTITIONS) for each in await values(client, "target", index)}
 
 
-def test_streams_goes_on_when_its_brokers_come_back(tmp_path: Path) -> None:
+def test_streams_continues_when_its_brokers_come_back(tmp_path: Path) -> None:
     classes = compiled(tmp_path)
 
     async def work() -> None:
@@ -158,7 +158,7 @@ def test_streams_goes_on_when_its_brokers_come_back(tmp_path: Path) -> None:
             await scene.brokers_down()
             for _ in range(3):
                 await scene.begin()
-            await asyncio.sleep(5)  # they ask, and nobody answers
+            await asyncio.sleep(5)  # they send requests without an answer
             await scene.brokers_up()
             await scene.passes()
             assert all("ERROR" not in each.states for each in scene.instances)

@@ -1,4 +1,4 @@
-"""Kafka Streams, exactly once: Kafka's StreamsSmokeTest with brokers of ours, while brokers and the application die.
+"""Kafka Streams, exactly once: Kafka's StreamsSmokeTest with our brokers, while brokers and the application die.
 
 The driver of the smoke test writes 20,000 records in 90 seconds, and judges what the application made of them: each is
 counted once, in all of its tables and windows. With `exactly_once` a record too many is a failure as one too few is.

@@ -121,7 +121,7 @@ def test_what_a_reader_knows_goes_from_the_file_by_sendfile_alone(cell: Cell, se
 
 
 @pytest.mark.parametrize("cell", [each for each in CELLS if not each.matches], ids=lambda cell: cell.topic)
-def test_what_a_reader_does_not_know_is_read_and_written_anew(cell: Cell, seen: dict[Cell, Seen]) -> None:
+def test_a_format_that_the_reader_does_not_know_is_read_and_converted(cell: Cell, seen: dict[Cell, Seen]) -> None:
     found = seen[cell]
     assert not found.moved["sendfile"]
     assert found.moved["read"] >= found.size

@@ -1,4 +1,4 @@
-"""`magicbyte topics describe`, `elect` and `reassign` with real clusters of three brokers, and beside Kafka's own tool.
+"""`magicbyte topics describe`, `elect` and `reassign` with real clusters of three brokers, and Kafka's own tool.
 
 In order, on one cluster of three brokers: ZooKeeper's era and KRaft.
 """
@@ -221,7 +221,7 @@ def _sizes(cluster: Cluster, broker: int) -> dict[TopicPartition, int]:
     return {each: replica.size for each, replica in found.replicas.items()}
 
 
-def test_kafkas_own_tool_goes_on_with_our_plan_and_throttle(cluster: Cluster) -> None:
+def test_kafkas_own_tool_continues_our_plan_and_throttle(cluster: Cluster) -> None:
     cluster.topic("shared", (0, 1), records=2)
     plan = cluster.plan("shared", (1, 2))
     cluster.run("reassign", "--plan", plan, "--execute", "--throttle", "50MiB")

@@ -80,7 +80,7 @@ def test_each_broker_ends_the_transactions_that_the_other_has_begun(version: str
         pairs["open"] = await opened(peer, "open", 5)
         pairs["dropped"] = await opened(peer, "dropped", 6)
 
-    async def goes_on_here(peer: Peer) -> None:
+    async def continues_here(peer: Peer) -> None:
         await ended(peer, pairs["open"], commit=True, key="open")
         await ended(peer, pairs["dropped"], commit=False, key="dropped")
         while (told := await committed(peer, stable=True)) != (5, 0):
@@ -91,7 +91,7 @@ def test_each_broker_ends_the_transactions_that_the_other_has_begun(version: str
         pairs["ours"] = await opened(peer, "ours", 7)
         assert await committed(peer, stable=True) == (-1, 88)
 
-    async def goes_on_there(peer: Peer) -> None:
+    async def continues_there(peer: Peer) -> None:
         assert (await committed(peer))[0] in (5, -1)
         await ended(peer, pairs["ours"], commit=True, key="ours")
         while (told := await committed(peer, stable=True)) != (7, 0):
@@ -105,6 +105,6 @@ def test_each_broker_ends_the_transactions_that_the_other_has_begun(version: str
         data = Path(state["data"])
         at(state["bootstrap"], begins)
     with Broker(SETTINGS, directory=data) as broker:
-        at(broker.bootstrap_servers, goes_on_here)
+        at(broker.bootstrap_servers, continues_here)
     with jvm.broker(version, tmp_path, *given) as state:
-        at(state["bootstrap"], goes_on_there)
+        at(state["bootstrap"], continues_there)

@@ -1,4 +1,4 @@
-"""Transactions of programs and brokers that are killed: what is committed is there once, and nothing else is."""
+"""Transactions of programs and brokers that are killed: committed records are there once, and no others are."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ ROUNDS = 3
 
 
 @pytest.mark.interop
-def test_what_is_committed_is_there_once_while_broker_and_programs_are_killed(tmp_path: Path) -> None:
+def test_committed_records_are_there_once_while_broker_and_programs_are_killed(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
     campaign = [sys.executable, "-m", "interop.run_transaction_kills", "--rounds", str(ROUNDS), "--seed", "3"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Transactional clients, unchanged, with a broker of ours: the Java clients of several releases, and librdkafka."""
+"""Transactional clients, unchanged, with our broker: the Java clients of several releases, and librdkafka."""
 
 from __future__ import annotations
 
@@ -90,18 +90,18 @@ def committed(address: str, group: str) -> int:
     return place.offset
 
 
-def test_librdkafka_commits_and_aborts_and_reads_what_is_committed(bootstrap: str) -> None:
+def test_librdkafka_commits_and_aborts_and_reads_committed_records(bootstrap: str) -> None:
     assert values(bootstrap, "from") == VALUES
     assert sorted(values(bootstrap, "from", "read_uncommitted")) == sorted(2 * VALUES)
 
 
 @pytest.mark.parametrize("version", ["0.11.0.3", "2.8.2", "4.3.1"])
-def test_java_clients_carry_over_what_was_committed_exactly_once(version: str, bootstrap: str) -> None:
+def test_java_clients_copy_committed_records_exactly_once(version: str, bootstrap: str) -> None:
     to, group = f"to-{version}", f"group-{version}"
     jvm.run("Transfer", bootstrap, "from", to, group, f"transfer-{version}", str(len(VALUES)), version=version)
     assert values(bootstrap, to) == VALUES
     assert len(values(bootstrap, to, "read_uncommitted")) > len(VALUES)
-    assert committed(bootstrap, group) == 4 * 22 - 1  # behind the last record, in front of the last marker
+    assert committed(bootstrap, group) == 4 * 22 - 1  # after the last record, before the last marker
 
 
 def test_a_commit_in_two_phases_ends_the_transaction_of_a_process_that_is_gone(bootstrap: str) -> None:

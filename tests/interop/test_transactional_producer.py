@@ -81,7 +81,7 @@ async def _transactions(bootstrap: str) -> None:
         assert found[place][:2] == (5, "told")
 
 
-def test_the_console_consumer_reads_what_is_committed(real: tuple[str, str]) -> None:
+def test_the_console_consumer_reads_committed_records(real: tuple[str, str]) -> None:
     version, bootstrap = real
     lines = [b"%d" % number for number in range(25)]
     produce(bootstrap, b"\n".join(lines))

@@ -1,4 +1,4 @@
-"""kafka-transactions.sh at a broker of ours: it lists, describes and aborts transactions."""
+"""kafka-transactions.sh with our broker: it lists, describes and aborts transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real brokers open log directories of ours: no recovery, no index rebuilt, every record read, one more appended.
+"""Real brokers open our log directories: no recovery, no index rebuilt, every record read, one more appended.
 
 Then each is made to recover logs without any index, which it does loudly, so that silence before means something; and
 what it makes of them is what we make.
@@ -240,7 +240,7 @@ WRITERS: list[Callable[[str, LogDirectoryWriter], dict[str, list[Json]]]] = [
 
 
 class Opened:
-    """What a broker made of a log directory of ours, and then of logs that it had to recover."""
+    """The state in which a broker left our log directory, and logs that it had to recover."""
 
     def __init__(self, version: str, folder: Path) -> None:
         self.version, self.folder = version, folder
@@ -268,7 +268,7 @@ class Opened:
         self.recover()
 
     def recover(self) -> None:
-        """Let the broker make anew what belongs to the logs of `recovered`, of which it is given nothing else."""
+        """Let the broker rebuild the other files of the logs of `recovered`, of which it is given nothing else."""
         for topic, logs in self.recovered.items():
             self.place(topic, logs)
         (self.data / checkpoints.CLEAN_SHUTDOWN).unlink()

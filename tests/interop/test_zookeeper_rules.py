@@ -89,7 +89,7 @@ def in_zookeeper(address: str) -> Found:
 
 
 def in_ours() -> Found:
-    """Do the same with a tree of ours."""
+    """Do the same with our tree."""
     store = MemoryStore(Clock())
     answers = []
     for line in SCRIPT:
@@ -129,7 +129,7 @@ def ranked(found: Found) -> list[dict[str, int]]:
     ]
 
 
-def test_a_tree_of_ours_goes_by_zookeepers_rules(tmp_path: Path) -> None:
+def test_our_tree_follows_zookeepers_rules(tmp_path: Path) -> None:
     with jvm.broker(VERSION, tmp_path) as state:
         theirs = in_zookeeper(state["zookeeper"])
     ours = in_ours()

@@ -2,7 +2,7 @@
 
 Run: python -m interop.transactional_programs write|copy BOOTSTRAP SEED INCARNATION
 
-`write` sends unique values to the topic SOURCE, a transaction after the other. `copy` reads what is committed there,
+`write` sends unique values to the topic SOURCE, a transaction after the other. `copy` reads its committed records,
 and sends each value to TARGET, with the offsets in the same transaction. Some transactions are aborted on purpose. Each
 prints, one JSON array a line, what it does: `["begin"]`, `["polled", {partition: [[offset, value]]}]`,
 `["send", partition, value]` before it is sent, `["committed", [offset]]`, `["aborted"]`, and `["given up", error,
@@ -183,7 +183,7 @@ def write(bootstrap: str, pick: random.Random, incarnation: int, stop: threading
 
 
 def copy(bootstrap: str, pick: random.Random, incarnation: int, stop: threading.Event) -> None:
-    """Send what is committed in the source to the target, from the group's offsets on."""
+    """Send the committed records of the source to the target, from the group's offsets on."""
     transactions, attempt = Transactions(bootstrap, "copier", pick), 0
     consumer = reader_of(bootstrap, GROUP)
     partitions = [TopicPartition(SOURCE, each) for each in range(PARTITIONS)]
@@ -191,7 +191,7 @@ def copy(bootstrap: str, pick: random.Random, incarnation: int, stop: threading.
     while not is_ending or len(at_end) < PARTITIONS:
         if stop.is_set() and not is_ending:
             is_ending = True
-            positions.clear()  # the ends are told once more behind an assignment
+            positions.clear()  # the ends are reported again after an assignment
         if not positions:
             _until_done(lambda: positions.extend(max(each.offset, 0) for each in consumer.committed(partitions, 60)))
             consumer.assign([TopicPartition(SOURCE, *each) for each in enumerate(positions)])

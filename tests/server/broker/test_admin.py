@@ -54,7 +54,12 @@ from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
 from server.broker.serving import CLOSED, Peer, Running
 
 RECORDED = json.loads((Path(__file__).parent / "admin-answers-3.9.1.json").read_text())
-ON_PURPOSE = {"assigned to nobody", "assigned to another broker", "append to an unknown setting", "unknown operation"}
+ON_PURPOSE = {
+    "assigned to no broker",
+    "assigned to another broker",
+    "append to an unknown setting",
+    "unknown operation",
+}
 ON_PURPOSE |= {"delete by nothing"}  # tests/interop/test_admin_codes.py says why
 TOPIC, BROKER, LOGGER = admin_steps.TOPIC, admin_steps.BROKER, admin_steps.LOGGER
 SET, DELETE = admin_steps.SET, admin_steps.DELETE

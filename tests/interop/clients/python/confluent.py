@@ -33,7 +33,7 @@ class Confluent(Client):
     def settings(self) -> dict[str, Any]:
         """What all clients need. Brokers before 0.10 cannot say what they know."""
         found: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "error_cb": self.note, **self.more}
-        if self.is_told("0.8.", "0.9."):
+        if self.has_release_before("0.8.", "0.9."):
             found |= {"api.version.request": False, "broker.version.fallback": self.release}
         return found
 

@@ -75,7 +75,7 @@ class Member(threading.Thread, ABC):
 
     @abstractmethod
     def poll(self) -> Iterable[tuple[int, int]]:
-        """Take part in the group for a moment; return partitions and offsets of what came."""
+        """Take part in the group for a moment; return partitions and offsets of the records."""
 
     @abstractmethod
     def close(self) -> None:
@@ -120,7 +120,7 @@ def rebalance(join: Callable[[], Member], count: int) -> dict[str, Any]:
 
 
 class Client(ABC):
-    """A client under test: its verbs. `release` is the broker's, where it was told; `more` are settings of its own."""
+    """A client under test: its verbs. `release` is the broker's, where it is given; `more` are settings of its own."""
 
     release = ""
 
@@ -128,7 +128,7 @@ class Client(ABC):
         self.bootstrap = bootstrap
         self.more: dict[str, str] = {}
 
-    def is_told(self, *before: str) -> bool:
+    def has_release_before(self, *before: str) -> bool:
         """Whether the broker is of one of these release lines."""
         return self.release.startswith(before)
 
@@ -182,7 +182,7 @@ def answer(client: Client, words: list[str]) -> dict[str, Any]:
 
 
 def serve(client: Client) -> None:
-    """Answer commands until standard input ends. What goes wrong in one is its answer, and the last."""
+    """Answer commands until standard input ends. The error of a command is its answer, and the last."""
     sys.excepthook = report
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:

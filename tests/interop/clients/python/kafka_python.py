@@ -16,7 +16,7 @@ from kafka.structs import OffsetAndMetadata
 class KafkaPython(Client):
     def settings(self) -> dict[str, Any]:
         """What all clients need. Brokers before 0.10 cannot say what they know."""
-        old = tuple(map(int, self.release.split(".")[:3])) if self.is_told("0.8.", "0.9.") else None
+        old = tuple(map(int, self.release.split(".")[:3])) if self.has_release_before("0.8.", "0.9.") else None
         more = {name: int(value) if name.endswith("_ms") else value for name, value in self.more.items()}
         return {"bootstrap_servers": self.bootstrap, "api_version": old, **more}
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from contract import PATIENCE, Client, Entry, Member, rebalance, serve
 
-# Lengths come before the bytes, so that any bytes can be told apart; -1 is null.
+# Lengths come before the bytes, so that any bytes can be separated; -1 is null.
 LINE = "%o %T %K %S %h\n%k%s\n"
 GROUP = ("fetch.wait.max.ms=100", "session.timeout.ms=20000", "heartbeat.interval.ms=200", "auto.offset.reset=earliest")
 OPTIONS = [part for setting in GROUP for part in ("-X", setting)]
@@ -27,7 +27,7 @@ class Kcat(Client):
             self.bootstrap,
             "-m",
             str(int(PATIENCE)),
-            *(old if self.is_told("0.8.", "0.9.") else ()),
+            *(old if self.has_release_before("0.8.", "0.9.") else ()),
             *arguments,
         ]
 
@@ -42,7 +42,7 @@ class Kcat(Client):
         lines = b"".join(b"%s\t%s\n" % (each.key or b"", each.value or b"") for each in records)
         settings = ("-X", f"enable.idempotence={str(idempotent).lower()}", "-X", "acks=all", "-X", "linger.ms=20")
         self.run("-P", "-t", topic, "-p", "0", "-z", codec, "-K", "\t", "-Z", *settings, stdin=lines)
-        # It says of no record where it went; others write there, too, but nobody the same.
+        # It says of no record where it went; others write there, too, but no equal records.
         stored = self.read(topic, start, self.end(topic) - start)
         found = {(each.key, each.value): each.offset for each in stored}
         return [found[each.key, each.value] for each in records]
