@@ -3,8 +3,9 @@
 Run: python tests/interop/spark_kafka.py BOOTSTRAP LOG_DIRECTORY < QUERIES   (as test_spark_kafka does; a process of its
 own, because only a Java machine that starts with the jars finds the source). A query is a line of JSON, the options of
 both sources; the answer is a line of JSON: how many rows theirs gave, and how many of both have no equal, for
-our source on the cluster and on the log directory. After an empty line, when the broker has been stopped, ours reads the log
-directory again for each query: a line of JSON for each says how many rows there were, and how many have no equal.
+our source on the cluster and on the log directory. After an empty line, when the broker has been stopped, ours reads
+the log directory again for each query: a line of JSON for each says how many rows there were, and how many have no
+equal.
 
 The set of jars is one that works together; its Kafka source of 4.2.0 runs on PySpark 4.2 and 4.3.
 """
