@@ -54,6 +54,23 @@ async def as_it_is(node: Any) -> Any:
     return node
 
 
+def first_of(values: Sequence[Any], count: int = 1) -> list[Any]:
+    """Values as `parametrize` takes them, of a test that is slow: CI runs the first ones, the others are a campaign."""
+    return [*values[:count], *(pytest.param(each, marks=pytest.mark.campaign) for each in values[count:])]
+
+
+def in_turn(rows: Sequence[Any], columns: Sequence[Any]) -> list[ParameterSet]:
+    """All pairs as `parametrize` takes them, of a test that is slow: CI runs each row with one column, in turn.
+
+    The other pairs are a campaign.
+    """
+    return [
+        pytest.param(row, column, marks=() if at % len(columns) == place else pytest.mark.campaign)
+        for at, row in enumerate(rows)
+        for place, column in enumerate(columns)
+    ]
+
+
 def one_pair_of_each(rows: Sequence[Any], columns: Sequence[Any]) -> list[ParameterSet]:
     """All pairs as `parametrize` takes them: each row with one column, and each column with some row, is in every run.
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from builders import first_of
 from magicbyte.engine.log.live.segment import FileSlice
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.apis import fetch
@@ -44,9 +45,7 @@ def test_a_history_is_the_same_whatever_ran_before_it_in_the_process() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [*range(100, 110), *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(110, 140))]
-)
+@pytest.mark.parametrize("seed", first_of(range(100, 140), len(STEPS)))
 def test_more_of_them(seed: int) -> None:
     MigrationHistory(seed).run()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import first_of
 from magicbyte.access.client import Client
 from magicbyte.engine.ports import TopicPartition
 from simulation.run_transaction_histories import OPERATIONS, TRANSACTIONS, add, figures_of
@@ -52,9 +53,7 @@ def test_the_end_of_a_log_counts_where_leaders_let_read_less() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize(
-    "first_seed", [0, 10, *(pytest.param(each, marks=pytest.mark.campaign) for each in range(20, 100, 10))]
-)
+@pytest.mark.parametrize("first_seed", first_of(range(0, 100, 10)))
 def test_more_histories_of_transactions(first_seed: int, protocol: int) -> None:
     for seed in range(first_seed, first_seed + 10):
         history = TransactionHistory(

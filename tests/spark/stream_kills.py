@@ -1,7 +1,7 @@
 """Streams that are killed under load, again and again: from a log directory that grows into another one, or a cluster.
 
 Run: python tests/spark/stream_kills.py ROUNDS [SEED] [-o FILE] [--folder FOLDER | --cluster]
-(test_stream_spark.py runs two rounds of each.)
+(test_stream_spark.py runs one round of each, and two as a campaign.)
 A round starts the stream as a process of its own, while this process appends to the source, and kills it with SIGKILL
 at a moment that the seed draws: some time after it has staged something, or has committed. With it go all processes
 below it, or its Java machine alone: then a Python process may finish a commit without a waiting driver. At the end the

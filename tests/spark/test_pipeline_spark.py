@@ -172,7 +172,10 @@ def wait_until(holds: Callable[[], bool], running: "subprocess.Popen[str]") -> N
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(("victim", "finished"), [("driver", 0), ("driver", 3), ("executor", 2), ("python", 2)])
+@pytest.mark.parametrize(
+    ("victim", "finished"),
+    [("driver", 3), ("executor", 2), ("python", 2), pytest.param("driver", 0, marks=pytest.mark.campaign)],
+)
 def test_whichever_process_is_killed_the_output_is_that_of_an_undisturbed_run(
     workers: SparkCluster, archive: Path, victim: str, finished: int
 ) -> None:
