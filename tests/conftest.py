@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import inspect
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 import syntax
+from builders import run
 from time_left import TimeLeft
 
 # The same examples in every run; `./test --hypothesis-profile=explore` looks for new ones. The first call of a kernel
@@ -53,6 +55,16 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name a long text by its length: the processes of a run send each other the name of each test."""
     is_long = isinstance(val, str | bytes) and len(val) > LONGEST_NAME
     return f"{argname} of {len(val)}" if is_long else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine function, on an event loop of its own, for two minutes at most."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    run(pyfuncitem.obj(**arguments), 120)
+    return True
 
 
 def parses_sources(item: pytest.Item) -> bool:

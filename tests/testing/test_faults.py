@@ -1,12 +1,12 @@
 """Faults of a broker that a test asks for: what the client sees, and what the log holds afterwards."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator
 
 import kafka
 import pytest
 
-from builders import run
 from magicbyte.access.net.stream import SocketStream
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol import Message, write_request
@@ -52,19 +52,16 @@ def fetch(offset: int = 0, **more: int) -> FetchRequest:
     return FetchRequest(topics=[FetchTopic(topic=TOPIC, partitions=[part])], **{"session_epoch": -1, **more})
 
 
-def with_broker(work: Callable[[Broker, Peer], Awaitable[None]]) -> None:
-    """Run a test with a broker that has the topic, and a connection to it."""
-
-    async def whole() -> None:
-        async with Broker() as broker:
-            peer = await connect(broker)
-            asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-            while (await peer.ask(asked, 4, MetadataResponse)).topics[0].error_code:
-                pass
-            await work(broker, peer)
-            peer.close()
-
-    run(whole())
+@contextlib.asynccontextmanager
+async def serving() -> AsyncIterator[tuple[Broker, Peer]]:
+    """Yield a broker that has the topic, and a connection to it."""
+    async with Broker() as broker:
+        peer = await connect(broker)
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
+        while (await peer.ask(asked, 4, MetadataResponse)).topics[0].error_code:
+            pass
+        yield broker, peer
+        peer.close()
 
 
 async def connect(broker: Broker) -> Peer:
@@ -83,19 +80,17 @@ def frame_of(request: Message, version: int) -> bytes:
     return bytes(write_request(request, version, correlation_id=7, client_id="test"))
 
 
-def test_a_refused_produce_leaves_nothing_and_the_next_is_taken() -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_a_refused_produce_leaves_nothing_and_the_next_is_taken() -> None:
+    async with serving() as (broker, peer):
         with broker.fault("produce", error=REFUSED) as fault:
             assert await produced(peer) == REFUSED
             assert (fault.hits, end_of(broker)) == (1, 0)
             assert await produced(peer) == 0
             assert (fault.hits, end_of(broker)) == (1, 1)
 
-    with_broker(work)
 
-
-def test_a_fault_happens_to_the_requests_it_is_for_and_ends_with_its_block() -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_a_fault_happens_to_the_requests_it_is_for_and_ends_with_its_block() -> None:
+    async with serving() as (broker, peer):
         with broker.fault("Produce", at=2, times=2, error=REFUSED) as fault:
             assert [await produced(peer) for _ in range(4)] == [0, REFUSED, REFUSED, 0]
             assert fault.hits == 2
@@ -103,12 +98,10 @@ def test_a_fault_happens_to_the_requests_it_is_for_and_ends_with_its_block() -> 
             assert [await produced(peer) for _ in range(3)] == [REFUSED] * 3
         assert (await produced(peer), fault.hits, end_of(broker)) == (0, 3, 3)
 
-    with_broker(work)
-
 
 @pytest.mark.parametrize(("disconnect", "stored"), [("before", 0), ("after", 1)])
-def test_a_connection_ends_before_a_request_is_carried_out_or_after(disconnect: str, stored: int) -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_a_connection_ends_before_a_request_is_carried_out_or_after(disconnect: str, stored: int) -> None:
+    async with serving() as (broker, peer):
         with broker.fault("Produce", disconnect=disconnect):  # type: ignore[arg-type]
             assert await peer.exchange(frame_of(produce(), 7)) == CLOSED
         assert end_of(broker) == stored
@@ -116,11 +109,9 @@ def test_a_connection_ends_before_a_request_is_carried_out_or_after(disconnect: 
         assert await produced(again) == 0
         again.close()
 
-    with_broker(work)
 
-
-def test_an_answer_is_cut_anywhere_records_that_come_from_a_file_as_well() -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_an_answer_is_cut_anywhere_records_that_come_from_a_file_as_well() -> None:
+    async with serving() as (broker, peer):
         assert (await peer.ask(produce(value=b"v" * 300), 7, ProduceResponse)).responses[0].partition_responses
         whole = await peer.exchange(frame_of(fetch(), 4))
         assert b"v" * 300 in whole
@@ -134,12 +125,10 @@ def test_an_answer_is_cut_anywhere_records_that_come_from_a_file_as_well() -> No
             assert bytes(found) == whole[:size]
             other.close()
 
-    with_broker(work)
-
 
 @pytest.mark.slow  # a broker that stops waits for requests that are in work
-def test_a_request_is_delayed_and_others_are_not() -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_a_request_is_delayed_and_others_are_not() -> None:
+    async with serving() as (broker, peer):
         other = await connect(broker)
         with broker.fault("Produce", delay_ms=3_600_000) as fault:
             late = asyncio.create_task(produced(peer))
@@ -155,11 +144,9 @@ def test_a_request_is_delayed_and_others_are_not() -> None:
             assert asyncio.get_running_loop().time() - began >= 0.03
         other.close()
 
-    with_broker(work)
 
-
-def test_a_fetch_is_refused_within_a_session_too() -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_a_fetch_is_refused_within_a_session_too() -> None:
+    async with serving() as (broker, peer):
         first = await peer.ask(fetch(session_epoch=0), 7, FetchResponse)
         assert first.session_id
         following = FetchRequest(session_id=first.session_id, session_epoch=1, topics=[])
@@ -171,11 +158,9 @@ def test_a_fetch_is_refused_within_a_session_too() -> None:
         again = await peer.ask(FetchRequest(session_id=first.session_id, session_epoch=2, topics=[]), 7, FetchResponse)
         assert (again.error_code, again.responses) == (0, [])
 
-    with_broker(work)
 
-
-def test_reads_are_answered_with_the_code_in_each_place() -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_reads_are_answered_with_the_code_in_each_place() -> None:
+    async with serving() as (broker, peer):
         with broker.fault("Metadata", error=ErrorCode.LEADER_NOT_AVAILABLE):
             found = await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 4, MetadataResponse)
         assert [each.error_code for each in found.topics] == [ErrorCode.LEADER_NOT_AVAILABLE]
@@ -185,11 +170,9 @@ def test_reads_are_answered_with_the_code_in_each_place() -> None:
             offsets = await peer.ask(ListOffsetsRequest(topics=[asked]), 2, ListOffsetsResponse)
         assert offsets.topics[0].partitions[0].error_code == REFUSED
 
-    with_broker(work)
 
-
-def test_other_requests_that_change_something_are_refused_and_not_carried_out() -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_other_requests_that_change_something_are_refused_and_not_carried_out() -> None:
+    async with serving() as (broker, peer):
         with broker.fault("CreateTopics", error=ErrorCode.REQUEST_TIMED_OUT):
             made = await peer.ask(
                 CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)]),
@@ -216,17 +199,13 @@ def test_other_requests_that_change_something_are_refused_and_not_carried_out() 
             beat = await peer.ask(HeartbeatRequest(group_id="group"), 1, HeartbeatResponse)
         assert beat.error_code == ErrorCode.ILLEGAL_GENERATION
 
-    with_broker(work)
 
-
-def test_a_produce_without_acknowledgement_is_refused_without_an_answer() -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_a_produce_without_acknowledgement_is_refused_without_an_answer() -> None:
+    async with serving() as (broker, peer):
         with broker.fault("Produce", error=REFUSED) as fault:
             await peer.stream.write([frame_of(produce(acks=0), 7)])
             assert await produced(peer) == 0
             assert (fault.hits, end_of(broker)) == (1, 1)
-
-    with_broker(work)
 
 
 @pytest.mark.parametrize(

@@ -159,27 +159,26 @@ def test_a_change_may_be_made_without_an_answer(tree: SimulatedTree) -> None:
         store.get("/a")
 
 
-def test_a_controller_that_is_cut_off_is_followed_by_another_and_learns_it(tree: SimulatedTree, clock: Clock) -> None:
+async def test_a_controller_that_is_cut_off_is_followed_by_another_and_learns_it(
+    tree: SimulatedTree, clock: Clock
+) -> None:
     """As brokers do it: a session each, elections when the controller goes, a new session after the old one expired."""
 
-    async def go() -> None:
-        told: list[SessionEvent] = []
-        sessions = [tree.session(listener=told.append), tree.session()]
-        one, two = (LoopStore(each) for each in sessions)
-        await one.create("/brokers/ids", parents=True)
-        epochs = [await register(each, index, b"{}") for index, each in enumerate((one, two))]
-        assert await elect(one, 0, clock) == ControllerElection(0, 1, 0, True)
-        elected = asyncio.Event()
-        await elect(two, 1, clock, lambda _event, _path: elected.set())
-        tree.cut(sessions[0])
-        clock.ms += 18_000
-        tree.expire_overdue()
-        await elected.wait()
-        assert await elect(two, 1, clock) == ControllerElection(1, 2, 1, True)
-        tree.heal(sessions[0])
-        assert told == [SessionEvent.SUSPENDED, SessionEvent.EXPIRED]
-        again = await LoopStore.open(tree.session)
-        assert await register(again, 0, b"{}") > epochs[1]
-        assert await elect(again, 0, clock) == ControllerElection(1, 2, 1, False)
-
-    asyncio.run(go())
+    told: list[SessionEvent] = []
+    sessions = [tree.session(listener=told.append), tree.session()]
+    one, two = (LoopStore(each) for each in sessions)
+    await one.create("/brokers/ids", parents=True)
+    epochs = [await register(each, index, b"{}") for index, each in enumerate((one, two))]
+    assert await elect(one, 0, clock) == ControllerElection(0, 1, 0, True)
+    elected = asyncio.Event()
+    await elect(two, 1, clock, lambda _event, _path: elected.set())
+    tree.cut(sessions[0])
+    clock.ms += 18_000
+    tree.expire_overdue()
+    await elected.wait()
+    assert await elect(two, 1, clock) == ControllerElection(1, 2, 1, True)
+    tree.heal(sessions[0])
+    assert told == [SessionEvent.SUSPENDED, SessionEvent.EXPIRED]
+    again = await LoopStore.open(tree.session)
+    assert await register(again, 0, b"{}") > epochs[1]
+    assert await elect(again, 0, clock) == ControllerElection(1, 2, 1, False)

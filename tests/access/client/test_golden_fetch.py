@@ -1,6 +1,5 @@
 """Fetches that real brokers answered once, asked again: the same requests, and the sets that are in the answers."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -59,48 +58,42 @@ async def fetch(client: Client, exchange: Exchange) -> ClosedSets | ErrorCode:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_fetch_that_a_broker_answered_is_asked_and_understood(case: golden_data.WireCase) -> None:
-    async def work() -> None:
-        all_of_it = dict(exchanges(case))
-        topic = next(iter(all_of_it.values()))[0].topics[0].topic
-        broker = ScriptedBroker(versions={FETCH: range(13)}, topic=topic)
-        async with cluster(broker, retry_ms=0) as client:
-            for label, (request, version, answer) in all_of_it.items():
-                replay(broker, [answer, all_of_it[f".v{version}-start"][2]])
-                said = case.info["requests"][label.removeprefix(".")]
-                found = await fetch(client, (request, version, answer))
-                if isinstance(found, ErrorCode):  # of this answer, or of the second one where this holds a cut set
-                    assert found in (said["errorCode"], case.info["requests"][f"v{version}-start"]["errorCode"])
-                    continue
-                assert not said["errorCode"]
-                asked = broker.asked(type(request))
-                asked[0].max_bytes = request.max_bytes  # ours is that of the partition
-                assert asked[0] == request, label
-                assert found.high_watermark == said["highWatermark"]
-                if len(asked) == 1:  # else the set was larger than what was asked for first
-                    place, size = said["recordSetPosition"], said["recordSetSize"]
-                    assert bytes(found.data) in answer[place : place + size]
-                records = [record for columns in decode(found.data) for record in columns]
-                if records:
-                    assert records[-1].offset < found.next_offset
-
-    asyncio.run(asyncio.wait_for(work(), 60))
+async def test_a_fetch_that_a_broker_answered_is_asked_and_understood(case: golden_data.WireCase) -> None:
+    all_of_it = dict(exchanges(case))
+    topic = next(iter(all_of_it.values()))[0].topics[0].topic
+    broker = ScriptedBroker(versions={FETCH: range(13)}, topic=topic)
+    async with cluster(broker, retry_ms=0) as client:
+        for label, (request, version, answer) in all_of_it.items():
+            replay(broker, [answer, all_of_it[f".v{version}-start"][2]])
+            said = case.info["requests"][label.removeprefix(".")]
+            found = await fetch(client, (request, version, answer))
+            if isinstance(found, ErrorCode):  # of this answer, or of the second one where this holds a cut set
+                assert found in (said["errorCode"], case.info["requests"][f"v{version}-start"]["errorCode"])
+                continue
+            assert not said["errorCode"]
+            asked = broker.asked(type(request))
+            asked[0].max_bytes = request.max_bytes  # ours is that of the partition
+            assert asked[0] == request, label
+            assert found.high_watermark == said["highWatermark"]
+            if len(asked) == 1:  # else the set was larger than what was asked for first
+                place, size = said["recordSetPosition"], said["recordSetSize"]
+                assert bytes(found.data) in answer[place : place + size]
+            records = [record for columns in decode(found.data) for record in columns]
+            if records:
+                assert records[-1].offset < found.next_offset
 
 
-def test_a_reader_of_committed_records_is_given_what_kafkas_own_consumer_was() -> None:
+async def test_a_reader_of_committed_records_is_given_what_kafkas_own_consumer_was() -> None:
     wire = next(each for each in CASES if each.id == "3.9.1/fetch-txn")
     request, version, answer = dict(exchanges(wire))[".v11-committed"]
 
-    async def work() -> None:
-        broker = ScriptedBroker(topic=request.topics[0].topic)
-        replay(broker, [answer])
-        async with cluster(broker) as client:
-            options = options_of(request, version)
-            found = [
-                record.offset
-                async for columns in read_records(client, request.topics[0].topic, 0, 0, 13, options)
-                for record in columns
-            ]
-        assert found == [0, 1, 2, 3, 4, 5, 6]  # 7 to 12 belong to a transaction that is aborted later
-
-    asyncio.run(asyncio.wait_for(work(), 60))
+    broker = ScriptedBroker(topic=request.topics[0].topic)
+    replay(broker, [answer])
+    async with cluster(broker) as client:
+        options = options_of(request, version)
+        found = [
+            record.offset
+            async for columns in read_records(client, request.topics[0].topic, 0, 0, 13, options)
+            for record in columns
+        ]
+    assert found == [0, 1, 2, 3, 4, 5, 6]  # 7 to 12 belong to a transaction that is aborted later

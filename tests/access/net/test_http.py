@@ -68,48 +68,42 @@ def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatc
     assert asked(b"GET /hello HTTP/1.1\r\n") == b""
 
 
-def test_the_connection_that_was_silent_longest_gives_way_where_there_are_too_many() -> None:
-    async def work() -> None:
-        pages = Pages(PAGES, connections=10)
-        port = await pages.listen("127.0.0.1", 0)
-        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
-        assert b"200 OK" in await reader.read()
-        assert [await each.read() for each, _ in silent[:20]] == [b""] * 20
-        last_reader, last_writer = silent[-1]
-        last_writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
-        assert b"200 OK" in await last_reader.read()
-        for _, each in [*silent, (reader, writer)]:
-            each.close()
-        await pages.aclose()
-
-    asyncio.run(work())
+async def test_the_connection_that_was_silent_longest_gives_way_where_there_are_too_many() -> None:
+    pages = Pages(PAGES, connections=10)
+    port = await pages.listen("127.0.0.1", 0)
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
+    assert b"200 OK" in await reader.read()
+    assert [await each.read() for each, _ in silent[:20]] == [b""] * 20
+    last_reader, last_writer = silent[-1]
+    last_writer.write(b"GET /hello HTTP/1.1\r\n\r\n")
+    assert b"200 OK" in await last_reader.read()
+    for _, each in [*silent, (reader, writer)]:
+        each.close()
+    await pages.aclose()
 
 
-def test_a_connection_is_closed_unanswered_where_all_others_are_being_answered() -> None:
-    async def work() -> None:
-        go_on, begun = asyncio.Event(), asyncio.Event()
+async def test_a_connection_is_closed_unanswered_where_all_others_are_being_answered() -> None:
+    go_on, begun = asyncio.Event(), asyncio.Event()
 
-        async def slow(_: str) -> Answer:
-            begun.set()
-            await go_on.wait()
-            return Answer("text/plain", b"slow")
+    async def slow(_: str) -> Answer:
+        begun.set()
+        await go_on.wait()
+        return Answer("text/plain", b"slow")
 
-        pages = Pages({"/slow": slow}, connections=2)
-        port = await pages.listen("127.0.0.1", 0)
-        one, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /slow HTTP/1.1\r\n\r\n")
-        await begun.wait()
-        two, other = await asyncio.open_connection("127.0.0.1", port)
-        assert await two.read() == b""
-        go_on.set()
-        assert b"slow" in await one.read()
-        writer.close()
-        other.close()
-        await pages.aclose()
-
-    asyncio.run(work())
+    pages = Pages({"/slow": slow}, connections=2)
+    port = await pages.listen("127.0.0.1", 0)
+    one, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /slow HTTP/1.1\r\n\r\n")
+    await begun.wait()
+    two, other = await asyncio.open_connection("127.0.0.1", port)
+    assert await two.read() == b""
+    go_on.set()
+    assert b"slow" in await one.read()
+    writer.close()
+    other.close()
+    await pages.aclose()
 
 
 def open_descriptors() -> int:
@@ -117,75 +111,63 @@ def open_descriptors() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_hundred_that_connect_at_once_take_no_more_descriptors_than_are_allowed() -> None:
-    async def work() -> None:
-        pages = Pages(PAGES, connections=5)
-        port = await pages.listen("127.0.0.1", 0)
-        await asyncio.sleep(0)
-        before = open_descriptors()
-        with contextlib.ExitStack() as opened:
-            for _ in range(100):
-                opened.enter_context(socket.create_connection(("127.0.0.1", port)))  # the loop stands still meanwhile
-            most = 0
-            for _ in range(500):
-                await asyncio.sleep(0)
-                most = max(most, open_descriptors() - before - 100)
-        assert 1 < most <= 5
-        await pages.aclose()
-
-    asyncio.run(work())
+async def test_a_hundred_that_connect_at_once_take_no_more_descriptors_than_are_allowed() -> None:
+    pages = Pages(PAGES, connections=5)
+    port = await pages.listen("127.0.0.1", 0)
+    await asyncio.sleep(0)
+    before = open_descriptors()
+    with contextlib.ExitStack() as opened:
+        for _ in range(100):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port)))  # the loop stands still meanwhile
+        most = 0
+        for _ in range(500):
+            await asyncio.sleep(0)
+            most = max(most, open_descriptors() - before - 100)
+    assert 1 < most <= 5
+    await pages.aclose()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_peer_that_takes_nothing_of_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_peer_that_takes_nothing_of_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_PATIENCE_S", 0.05)
 
     async def large(_: str) -> Answer:
         return Answer("text/plain", bytes(16 << 20))
 
-    async def work() -> None:
-        pages = Pages({"/large": large})
-        port = await pages.listen("127.0.0.1", 0)
-        before = open_descriptors()
-        with socket.create_connection(("127.0.0.1", port)) as peer:
-            peer.sendall(b"GET /large HTTP/1.1\r\n\r\n")
-            await asyncio.sleep(0.02)
-            assert open_descriptors() == before + 2
-            for _ in range(200):
-                await asyncio.sleep(0.01)
-                if open_descriptors() == before + 1:
-                    break
-            else:
-                raise AssertionError
+    pages = Pages({"/large": large})
+    port = await pages.listen("127.0.0.1", 0)
+    before = open_descriptors()
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.sendall(b"GET /large HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.02)
+        assert open_descriptors() == before + 2
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if open_descriptors() == before + 1:
+                break
+        else:
+            raise AssertionError
+    await pages.aclose()
+
+
+async def test_closing_ends_requests_that_are_half_there() -> None:
+    pages = Pages(PAGES)
+    reader, writer = await asyncio.open_connection("127.0.0.1", await pages.listen("127.0.0.1", 0))
+    writer.write(b"GET /hel")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(60):
         await pages.aclose()
-
-    asyncio.run(work())
-
-
-def test_closing_ends_requests_that_are_half_there() -> None:
-    async def work() -> None:
-        pages = Pages(PAGES)
-        reader, writer = await asyncio.open_connection("127.0.0.1", await pages.listen("127.0.0.1", 0))
-        writer.write(b"GET /hel")
-        await asyncio.sleep(0)
-        async with asyncio.timeout(60):
-            await pages.aclose()
-        assert await reader.read() == b""
-        writer.close()
-
-    asyncio.run(work())
+    assert await reader.read() == b""
+    writer.close()
 
 
-def test_an_address_that_is_taken_is_a_fault_with_its_name() -> None:
-    async def work() -> None:
-        first, second = Pages(PAGES), Pages(PAGES)
-        port = await first.listen("127.0.0.1", 0)
-        with pytest.raises(NetworkError, match=f"cannot listen at 127.0.0.1:{port}"):
-            await second.listen("127.0.0.1", port)
-        await second.aclose()
-        await first.aclose()
-
-    asyncio.run(work())
+async def test_an_address_that_is_taken_is_a_fault_with_its_name() -> None:
+    first, second = Pages(PAGES), Pages(PAGES)
+    port = await first.listen("127.0.0.1", 0)
+    with pytest.raises(NetworkError, match=f"cannot listen at 127.0.0.1:{port}"):
+        await second.listen("127.0.0.1", port)
+    await second.aclose()
+    await first.aclose()
 
 
 def test_a_fault_that_ends_the_taking_of_requests_is_said(
@@ -212,17 +194,14 @@ def test_a_fault_that_ends_the_taking_of_requests_is_said(
     assert str(record.exc_info[1]) == "planted"
 
 
-def test_pages_are_served_at_all_addresses_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        async def both(*_: object, **__: object) -> list[tuple[object, ...]]:
-            of_nobody = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.7", 0))  # for documentation
-            ours = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{at}", 0)) for at in (2, 1)]
-            return [ours[0], of_nobody, ours[1]]
+async def test_pages_are_served_at_all_addresses_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def both(*_: object, **__: object) -> list[tuple[object, ...]]:
+        of_nobody = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("203.0.113.7", 0))  # for documentation
+        ours = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{at}", 0)) for at in (2, 1)]
+        return [ours[0], of_nobody, ours[1]]
 
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
-        pages = Pages(PAGES)
-        await pages.listen("many", 0)
-        assert [each.getsockname()[0] for each in pages._listening] == ["127.0.0.2", "127.0.0.1"]
-        await pages.aclose()
-
-    asyncio.run(work())
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
+    pages = Pages(PAGES)
+    await pages.listen("many", 0)
+    assert [each.getsockname()[0] for each in pages._listening] == ["127.0.0.2", "127.0.0.1"]
+    await pages.aclose()

@@ -23,25 +23,22 @@ def test_a_page_of_another_protocol_is_refused() -> None:
     [b"SSH-2.0-server\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na 1\n", b"HTTP/1.1 503 Busy\r\n\r\n"],
     ids=["no HTTP", "cut off", "refused"],
 )
-def test_a_page_that_cannot_be_had_is_named(answer: bytes, access: PageAccess | None) -> None:
+async def test_a_page_that_cannot_be_had_is_named(answer: bytes, access: PageAccess | None) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
         await writer.drain()
         writer.close()
 
-    async def work() -> None:
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            with pytest.raises(NetworkError, match=f"http://{address}/metrics: "):
-                await scrape(address, access)
-
-    run(work())
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(NetworkError, match=f"http://{address}/metrics: "):
+            await scrape(address, access)
 
 
 @pytest.mark.parametrize("access", [None, PageAccess()], ids=["as it is", "with access"])
 @pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n"])
-def test_a_page_that_comes_byte_by_byte_has_a_deadline_as_a_whole(
+async def test_a_page_that_comes_byte_by_byte_has_a_deadline_as_a_whole(
     begin: bytes, access: PageAccess | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte comes in time, and the page is complete after four seconds."""
@@ -58,9 +55,6 @@ def test_a_page_that_comes_byte_by_byte_has_a_deadline_as_a_whole(
             writer.write(b"\r\n\r\n")
         writer.close()
 
-    async def work() -> None:
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            with pytest.raises(NetworkError, match=r"not complete in time|timed out"):
-                await scrape(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", access)
-
-    run(work())
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        with pytest.raises(NetworkError, match=r"not complete in time|timed out"):
+            await scrape(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", access)

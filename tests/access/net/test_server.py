@@ -49,20 +49,17 @@ async def read_exactly(stream: Stream, size: int) -> bytes:
     return found
 
 
-def test_requests_that_come_together_or_in_pieces_are_answered_in_order() -> None:
+async def test_requests_that_come_together_or_in_pieces_are_answered_in_order() -> None:
     contents = [b"", b"one", b"x" * 200_000, b"two", b"y" * 70_000, b"three"]
     data = b"".join(map(framed, contents))
 
-    async def work() -> None:
-        async with serving() as (_, port):
-            stream = await SocketStream.connect("127.0.0.1", port)
-            for step in (len(data), 5, 65_536):
-                sending = asyncio.create_task(_in_pieces(stream, data, step if step > 5 else 50_001))
-                assert await read_exactly(stream, len(data)) == data
-                await sending
-            stream.close()
-
-    run(work())
+    async with serving() as (_, port):
+        stream = await SocketStream.connect("127.0.0.1", port)
+        for step in (len(data), 5, 65_536):
+            sending = asyncio.create_task(_in_pieces(stream, data, step if step > 5 else 50_001))
+            assert await read_exactly(stream, len(data)) == data
+            await sending
+        stream.close()
 
 
 async def _in_pieces(stream: Stream, data: bytes, size: int) -> None:
@@ -71,54 +68,48 @@ async def _in_pieces(stream: Stream, data: bytes, size: int) -> None:
 
 
 @pytest.mark.parametrize(("size", "count"), [(4, 1000), (100_000, 12)])
-def test_a_peer_that_sends_many_requests_in_advance_does_not_keep_others_waiting(size: int, count: int) -> None:
-    async def work() -> None:
-        order = list[int]()
+async def test_a_peer_that_sends_many_requests_in_advance_does_not_keep_others_waiting(size: int, count: int) -> None:
+    order = list[int]()
 
-        async def slow(frame: memoryview) -> Answer:
-            order.append(len(frame))
-            time.sleep(0.2 / count)  # on the loop, as requests that need no disk
-            return await echo(frame[:3])
+    async def slow(frame: memoryview) -> Answer:
+        order.append(len(frame))
+        time.sleep(0.2 / count)  # on the loop, as requests that need no disk
+        return await echo(frame[:3])
 
-        async with serving(slow) as (_, port):
-            flooding = await SocketStream.connect("127.0.0.1", port)
-            other = await SocketStream.connect("127.0.0.1", port)
-            await flooding.write([framed(bytes(size)) * count])
-            while not order:
-                await asyncio.sleep(0)
-            await other.write([framed(b"one")])
-            assert await read_exactly(other, 7) == framed(b"one")
-            assert len(order) < count
-            await read_exactly(flooding, 7 * count)
-            assert len(order) == count + 1
-            flooding.close()
-            other.close()
-
-    run(work())
+    async with serving(slow) as (_, port):
+        flooding = await SocketStream.connect("127.0.0.1", port)
+        other = await SocketStream.connect("127.0.0.1", port)
+        await flooding.write([framed(bytes(size)) * count])
+        while not order:
+            await asyncio.sleep(0)
+        await other.write([framed(b"one")])
+        assert await read_exactly(other, 7) == framed(b"one")
+        assert len(order) < count
+        await read_exactly(flooding, 7 * count)
+        assert len(order) == count + 1
+        flooding.close()
+        other.close()
 
 
-def test_the_second_request_of_a_connection_waits_for_the_first_answer_and_those_of_others_do_not() -> None:
-    async def work() -> None:
-        gate, begun = asyncio.Event(), list[bytes]()
+async def test_the_second_request_of_a_connection_waits_for_the_first_answer_and_those_of_others_do_not() -> None:
+    gate, begun = asyncio.Event(), list[bytes]()
 
-        async def slow(frame: memoryview) -> Answer:
-            begun.append(bytes(frame))
-            if bytes(frame) == b"slow":
-                await gate.wait()
-            return [framed(bytes(frame))]
+    async def slow(frame: memoryview) -> Answer:
+        begun.append(bytes(frame))
+        if bytes(frame) == b"slow":
+            await gate.wait()
+        return [framed(bytes(frame))]
 
-        async with serving(slow) as (_, port):
-            first, second = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
-            await first.write([framed(b"slow"), framed(b"after")])
-            await second.write([framed(b"other")])
-            assert await read_exactly(second, 9) == framed(b"other")
-            assert b"after" not in begun
-            gate.set()
-            assert await read_exactly(first, 8 + 9) == framed(b"slow") + framed(b"after")
-            first.close()
-            second.close()
-
-    run(work())
+    async with serving(slow) as (_, port):
+        first, second = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
+        await first.write([framed(b"slow"), framed(b"after")])
+        await second.write([framed(b"other")])
+        assert await read_exactly(second, 9) == framed(b"other")
+        assert b"after" not in begun
+        gate.set()
+        assert await read_exactly(first, 8 + 9) == framed(b"slow") + framed(b"after")
+        first.close()
+        second.close()
 
 
 @pytest.mark.parametrize("size", [-1, 101, 0x48545450])
@@ -138,19 +129,16 @@ def test_a_size_that_no_frame_may_have_closes_the_connection_and_is_logged_with_
     assert f"found {size}" in caplog.text
 
 
-def test_a_peer_that_vanishes_inside_a_frame_gives_its_memory_back() -> None:
-    async def work() -> None:
-        async with serving() as (server, port):
-            stream = await SocketStream.connect("127.0.0.1", port)
-            await stream.write([(1 << 20).to_bytes(4, "big"), b"half"])
-            while not server.budget.used:
-                await asyncio.sleep(0)
-            stream.close()
-            while server.connections:
-                await asyncio.sleep(0)
-            assert server.budget.used == 0
-
-    run(work())
+async def test_a_peer_that_vanishes_inside_a_frame_gives_its_memory_back() -> None:
+    async with serving() as (server, port):
+        stream = await SocketStream.connect("127.0.0.1", port)
+        await stream.write([(1 << 20).to_bytes(4, "big"), b"half"])
+        while not server.budget.used:
+            await asyncio.sleep(0)
+        stream.close()
+        while server.connections:
+            await asyncio.sleep(0)
+        assert server.budget.used == 0
 
 
 def test_a_bug_in_a_handler_ends_one_connection_and_is_logged_with_its_traceback(
@@ -171,23 +159,20 @@ def test_a_bug_in_a_handler_ends_one_connection_and_is_logged_with_its_traceback
     assert "ZeroDivisionError: ours" in caplog.text
 
 
-def test_a_connection_beyond_the_limit_is_closed_and_existing_ones_continue() -> None:
-    async def work() -> None:
-        async with serving(limits=PeerLimits(connections=1)) as (_, port):
-            first = await SocketStream.connect("127.0.0.1", port)
-            await first.write([framed(b"a")])
-            await read_exactly(first, 5)
-            second = await SocketStream.connect("127.0.0.1", port)
-            assert await second.read(1) == b""
-            await first.write([framed(b"b")])
-            assert await read_exactly(first, 5) == framed(b"b")
-            first.close()
-            second.close()
-
-    run(work())
+async def test_a_connection_beyond_the_limit_is_closed_and_existing_ones_continue() -> None:
+    async with serving(limits=PeerLimits(connections=1)) as (_, port):
+        first = await SocketStream.connect("127.0.0.1", port)
+        await first.write([framed(b"a")])
+        await read_exactly(first, 5)
+        second = await SocketStream.connect("127.0.0.1", port)
+        assert await second.read(1) == b""
+        await first.write([framed(b"b")])
+        assert await read_exactly(first, 5) == framed(b"b")
+        first.close()
+        second.close()
 
 
-def test_of_many_connections_that_are_refused_the_latest_are_kept_and_no_timer_stays(
+async def test_of_many_connections_that_are_refused_the_latest_are_kept_and_no_timer_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MOST_REFUSED", 2)
@@ -199,129 +184,111 @@ def test_of_many_connections_that_are_refused_the_latest_are_kept_and_no_timer_s
             if not each.cancelled() and "_close_refused" in repr(each)
         ]
 
-    async def work() -> None:
-        server = Server[str](PeerLimits(), lambda *_: echo, arrived=lambda *_: ConnectionArrival(refused_ms=3_600_000))
-        port = await server.listen("127.0.0.1", 0, "")
-        streams = [await SocketStream.connect("127.0.0.1", port) for _ in range(5)]
-        for stream in streams[:3]:
-            assert await stream.read(1) == b""
-        assert len(timers()) == 2
-        await server.aclose()
-        for stream in streams[3:]:
-            assert await stream.read(1) == b""
-        assert timers() == []
-        for stream in streams:
-            stream.close()
-
-    run(work())
+    server = Server[str](PeerLimits(), lambda *_: echo, arrived=lambda *_: ConnectionArrival(refused_ms=3_600_000))
+    port = await server.listen("127.0.0.1", 0, "")
+    streams = [await SocketStream.connect("127.0.0.1", port) for _ in range(5)]
+    for stream in streams[:3]:
+        assert await stream.read(1) == b""
+    assert len(timers()) == 2
+    await server.aclose()
+    for stream in streams[3:]:
+        assert await stream.read(1) == b""
+    assert timers() == []
+    for stream in streams:
+        stream.close()
 
 
-def test_idle_connections_are_closed_and_one_whose_request_is_in_work_is_not() -> None:
-    async def work() -> None:
-        gate = asyncio.Event()
+async def test_idle_connections_are_closed_and_one_whose_request_is_in_work_is_not() -> None:
+    gate = asyncio.Event()
 
-        async def slow(frame: memoryview) -> Answer:
-            await gate.wait()
-            return await echo(frame)
+    async def slow(frame: memoryview) -> Answer:
+        await gate.wait()
+        return await echo(frame)
 
-        async with serving(slow, PeerLimits(idle_ms=1000)) as (_, port):
-            busy, idle = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
-            await busy.write([framed(b"a")])
-            assert await idle.read(1) == b""
-            gate.set()
-            assert await read_exactly(busy, 5) == framed(b"a")
-            busy.close()
-            idle.close()
-
-    run(work())
+    async with serving(slow, PeerLimits(idle_ms=1000)) as (_, port):
+        busy, idle = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
+        await busy.write([framed(b"a")])
+        assert await idle.read(1) == b""
+        gate.set()
+        assert await read_exactly(busy, 5) == framed(b"a")
+        busy.close()
+        idle.close()
 
 
-def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
-    async def work() -> None:
-        begun, ended = asyncio.Event(), asyncio.Event()
+async def test_a_request_in_work_ends_when_its_peer_is_gone() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
 
-        async def endless(_: memoryview) -> Answer:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-            raise AssertionError("it never ends by itself")
+    async def endless(_: memoryview) -> Answer:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError("it never ends by itself")
 
-        async with serving(endless, PeerLimits(idle_ms=1000)) as (server, port):
-            stream = await SocketStream.connect("127.0.0.1", port)
-            await stream.write([framed(b"a")])
-            await begun.wait()
-            stream.close()
-            await ended.wait()
-            while server.connections:
-                await asyncio.sleep(0)
-
-    run(work())
+    async with serving(endless, PeerLimits(idle_ms=1000)) as (server, port):
+        stream = await SocketStream.connect("127.0.0.1", port)
+        await stream.write([framed(b"a")])
+        await begun.wait()
+        stream.close()
+        await ended.wait()
+        while server.connections:
+            await asyncio.sleep(0)
 
 
-def test_a_peer_that_does_not_read_an_answer_that_was_held_is_closed() -> None:
+async def test_a_peer_that_does_not_read_an_answer_that_was_held_is_closed() -> None:
     async def held(_frame: memoryview) -> Answer:
         return [DelayResponse(150), bytes(64 << 20)]
 
-    async def work() -> None:
-        async with serving(held, PeerLimits(idle_ms=100)) as (server, port):
-            peer = await SocketStream.connect("127.0.0.1", port)
-            await peer.write([framed(b"x")])
-            while not server.connections:
-                await asyncio.sleep(0)
-            while server.connections:
-                await asyncio.sleep(0.01)
-            peer.close()
-
-    run(work())
+    async with serving(held, PeerLimits(idle_ms=100)) as (server, port):
+        peer = await SocketStream.connect("127.0.0.1", port)
+        await peer.write([framed(b"x")])
+        while not server.connections:
+            await asyncio.sleep(0)
+        while server.connections:
+            await asyncio.sleep(0.01)
+        peer.close()
 
 
-def test_a_peer_that_stops_inside_a_frame_is_closed_before_one_that_is_idle(
+async def test_a_peer_that_stops_inside_a_frame_is_closed_before_one_that_is_idle(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "STALL_MS", 50)
     caplog.set_level("INFO")
 
-    async def work() -> None:
-        async with serving() as (server, port):
-            stalled, idle = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
-            await stalled.write([(1000).to_bytes(4, "big"), b"half"])
-            assert await stalled.read(1) == b""
-            assert caplog.records[0].getMessage().endswith("closed after 50 ms without traffic")
-            while server.connections > 1:  # the first large frame of a process loads NumPy, which is not interrupted
-                await asyncio.sleep(0.001)
-            assert server.connections == 1
-            idle_is_open = asyncio.create_task(idle.read(1))
-            await idle.write([framed(b"x")])
-            assert await idle_is_open == b"\0"
-            stalled.close()
-            idle.close()
-
-    run(work())
+    async with serving() as (server, port):
+        stalled, idle = [await SocketStream.connect("127.0.0.1", port) for _ in range(2)]
+        await stalled.write([(1000).to_bytes(4, "big"), b"half"])
+        assert await stalled.read(1) == b""
+        assert caplog.records[0].getMessage().endswith("closed after 50 ms without traffic")
+        while server.connections > 1:  # the first large frame of a process loads NumPy, which is not interrupted
+            await asyncio.sleep(0.001)
+        assert server.connections == 1
+        idle_is_open = asyncio.create_task(idle.read(1))
+        await idle.write([framed(b"x")])
+        assert await idle_is_open == b"\0"
+        stalled.close()
+        idle.close()
 
 
-def test_requests_wait_while_others_hold_all_the_memory_first_come_first_served() -> None:
-    async def work() -> None:
-        budget, order = Budget(10), list[str]()
+async def test_requests_wait_while_others_hold_all_the_memory_first_come_first_served() -> None:
+    budget, order = Budget(10), list[str]()
 
-        async def take(name: str, size: int) -> None:
-            await budget.take(size)
-            order.append(name)
+    async def take(name: str, size: int) -> None:
+        await budget.take(size)
+        order.append(name)
 
-        await take("first", 25)  # beyond the limit, as it is alone
-        waiting = [asyncio.create_task(take(name, 8)) for name in ("second", "third", "fourth", "fifth")]
-        await asyncio.sleep(0)
-        assert order == ["first"]
-        waiting[1].cancel()
-        budget.give(25)
-        await waiting[2]
-        assert (order, budget.used) == (["first", "second", "fourth"], 16)
-        budget.give(8)
-        await waiting[3]
-        assert (order, budget.used) == (["first", "second", "fourth", "fifth"], 16)
-
-    run(work())
+    await take("first", 25)  # beyond the limit, as it is alone
+    waiting = [asyncio.create_task(take(name, 8)) for name in ("second", "third", "fourth", "fifth")]
+    await asyncio.sleep(0)
+    assert order == ["first"]
+    waiting[1].cancel()
+    budget.give(25)
+    await waiting[2]
+    assert (order, budget.used) == (["first", "second", "fourth"], 16)
+    budget.give(8)
+    await waiting[3]
+    assert (order, budget.used) == (["first", "second", "fourth", "fifth"], 16)
 
 
 def test_a_handler_that_refuses_closes_the_connection_with_a_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -341,28 +308,25 @@ def test_a_handler_that_refuses_closes_the_connection_with_a_line(caplog: pytest
     assert "Traceback" not in caplog.text
 
 
-def test_an_end_of_the_server_lets_a_request_in_work_be_answered() -> None:
-    async def work() -> None:
-        gate, begun = asyncio.Event(), asyncio.Event()
+async def test_an_end_of_the_server_lets_a_request_in_work_be_answered() -> None:
+    gate, begun = asyncio.Event(), asyncio.Event()
 
-        async def slow(frame: memoryview) -> Answer:
-            begun.set()
-            await gate.wait()
-            return await echo(frame)
+    async def slow(frame: memoryview) -> Answer:
+        begun.set()
+        await gate.wait()
+        return await echo(frame)
 
-        async with serving(slow) as (server, port):
-            stream = await SocketStream.connect("127.0.0.1", port)
-            await stream.write([framed(b"a")])
-            await begun.wait()
-            closing = asyncio.create_task(server.aclose(grace_ms=5000))
-            await asyncio.sleep(0)
-            gate.set()
-            assert await read_exactly(stream, 5) == framed(b"a")
-            assert await stream.read(1) == b""
-            await closing
-            stream.close()
-
-    run(work())
+    async with serving(slow) as (server, port):
+        stream = await SocketStream.connect("127.0.0.1", port)
+        await stream.write([framed(b"a")])
+        await begun.wait()
+        closing = asyncio.create_task(server.aclose(grace_ms=5000))
+        await asyncio.sleep(0)
+        gate.set()
+        assert await read_exactly(stream, 5) == framed(b"a")
+        assert await stream.read(1) == b""
+        await closing
+        stream.close()
 
 
 def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connections_again_when_some_end(
@@ -410,28 +374,25 @@ def test_a_peer_that_breaks_the_rules_again_and_again_gets_a_few_lines(caplog: p
     assert sum(each.startswith("closing ") for each in caplog.messages) == BURST
 
 
-def test_a_frame_may_be_as_large_as_its_head_allows_and_is_let_go_when_it_was_read() -> None:
-    async def work() -> None:
-        used: list[int] = []
+async def test_a_frame_may_be_as_large_as_its_head_allows_and_is_let_go_when_it_was_read() -> None:
+    used: list[int] = []
 
-        def terms(head: memoryview) -> FrameLimit:
-            return FrameLimit(200_000 if head == b"some" else 100_000, is_kept=head != b"some")
+    def terms(head: memoryview) -> FrameLimit:
+        return FrameLimit(200_000 if head == b"some" else 100_000, is_kept=head != b"some")
 
-        async def handler(frame: memoryview) -> Answer:
-            used.append(server.budget.used)
-            return [framed(bytes(frame[:4]))]
+    async def handler(frame: memoryview) -> Answer:
+        used.append(server.budget.used)
+        return [framed(bytes(frame[:4]))]
 
-        async with serving(handler, PeerLimits(frame_limit_of=terms)) as (server, port):
-            stream = await SocketStream.connect("127.0.0.1", port)
-            for head, size in ((b"some", 200_000), (b"kept", 100_000), (b"tiny", 10)):
-                await stream.write([framed(head + bytes(size - 4))])
-                assert await read_exactly(stream, 8) == framed(head)
-            assert used == [0, 100_000, 0]
-            await stream.write([(100_001).to_bytes(4, "big")])
-            await stream.write([b"kep"])
-            await stream.write([b"t"])
-            assert await stream.read(1) == b""
-            stream.close()
-            assert server.budget.used == 0
-
-    run(work())
+    async with serving(handler, PeerLimits(frame_limit_of=terms)) as (server, port):
+        stream = await SocketStream.connect("127.0.0.1", port)
+        for head, size in ((b"some", 200_000), (b"kept", 100_000), (b"tiny", 10)):
+            await stream.write([framed(head + bytes(size - 4))])
+            assert await read_exactly(stream, 8) == framed(head)
+        assert used == [0, 100_000, 0]
+        await stream.write([(100_001).to_bytes(4, "big")])
+        await stream.write([b"kep"])
+        await stream.write([b"t"])
+        assert await stream.read(1) == b""
+        stream.close()
+        assert server.budget.used == 0

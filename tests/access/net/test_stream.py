@@ -110,110 +110,92 @@ def test_bytes_that_are_not_cached_are_read_by_a_thread_before_they_are_sent(
         assert not readers
 
 
-def test_one_task_reads_while_another_writes() -> None:
-    async def run() -> None:
-        async with pair() as (here, there):
+async def test_one_task_reads_while_another_writes() -> None:
+    async with pair() as (here, there):
 
-            async def echo() -> None:
-                while data := await there.read(65536):
-                    await there.write([data])
+        async def echo() -> None:
+            while data := await there.read(65536):
+                await there.write([data])
 
-            echoing = asyncio.create_task(echo())
-            writing = asyncio.create_task(here.write([BYTES]))
-            found = bytearray()
-            while len(found) < len(BYTES):
-                found += await here.read(65536)
-            await writing
-            await here.aclose()
-            await echoing
-            assert found == BYTES
-
-    asyncio.run(run())
+        echoing = asyncio.create_task(echo())
+        writing = asyncio.create_task(here.write([BYTES]))
+        found = bytearray()
+        while len(found) < len(BYTES):
+            found += await here.read(65536)
+        await writing
+        await here.aclose()
+        await echoing
+        assert found == BYTES
 
 
-def test_bytes_received_between_reads_are_kept_for_the_next_read() -> None:
-    async def run() -> None:
-        async with pair() as (here, there):
-            reading = asyncio.create_task(there.read(10))
+async def test_bytes_received_between_reads_are_kept_for_the_next_read() -> None:
+    async with pair() as (here, there):
+        reading = asyncio.create_task(there.read(10))
+        await asyncio.sleep(0)
+        await here.write([b"one"])
+        assert await reading == b"one"
+        await here.write([b"two"])
+        for _ in range(5):
             await asyncio.sleep(0)
-            await here.write([b"one"])
-            assert await reading == b"one"
-            await here.write([b"two"])
-            for _ in range(5):
-                await asyncio.sleep(0)
-            target = bytearray(10)
-            assert await there.read_into(memoryview(target)) == 3
-            assert target[:3] == b"two"
-
-    asyncio.run(run())
+        target = bytearray(10)
+        assert await there.read_into(memoryview(target)) == 3
+        assert target[:3] == b"two"
 
 
-def test_a_read_that_is_cancelled_loses_nothing() -> None:
-    async def run() -> None:
-        async with pair() as (here, there):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    await there.read(10)
-            await here.write([b"later"])
-            assert await there.read(10) == b"later"
-
-    asyncio.run(run())
+async def test_a_read_that_is_cancelled_loses_nothing() -> None:
+    async with pair() as (here, there):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await there.read(10)
+        await here.write([b"later"])
+        assert await there.read(10) == b"later"
 
 
 @pytest.mark.parametrize("size", [2, 5, 10])
-def test_bytes_that_were_received_for_a_cancelled_read_are_kept(size: int) -> None:
-    async def run() -> None:
-        async with pair() as (here, there):
-            reading = asyncio.create_task(there.read(10))
+async def test_bytes_that_were_received_for_a_cancelled_read_are_kept(size: int) -> None:
+    async with pair() as (here, there):
+        reading = asyncio.create_task(there.read(10))
+        await asyncio.sleep(0)
+        await here.write([b"12345"])
+        while not there.moved:
             await asyncio.sleep(0)
-            await here.write([b"12345"])
-            while not there.moved:
-                await asyncio.sleep(0)
-            reading.cancel()  # the bytes are received, and the task has not run yet
-            with pytest.raises(asyncio.CancelledError):
-                await reading
-            assert there.moved == 5
-            found = await there.read(size)
-            assert found == b"12345"[:size]
-            await here.write([b"6"])
-            target = bytearray(10)
-            while len(found) < 6:
-                found += target[: await there.read_into(memoryview(target))]
-            assert found == b"123456"
-
-    asyncio.run(run())
+        reading.cancel()  # the bytes are received, and the task has not run yet
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert there.moved == 5
+        found = await there.read(size)
+        assert found == b"12345"[:size]
+        await here.write([b"6"])
+        target = bytearray(10)
+        while len(found) < 6:
+            found += target[: await there.read_into(memoryview(target))]
+        assert found == b"123456"
 
 
-def test_bytes_that_were_received_before_the_close_are_not_read_after_it() -> None:
-    async def run() -> None:
-        async with pair() as (here, there):
-            reading = asyncio.create_task(there.read(10))
+async def test_bytes_that_were_received_before_the_close_are_not_read_after_it() -> None:
+    async with pair() as (here, there):
+        reading = asyncio.create_task(there.read(10))
+        await asyncio.sleep(0)
+        await here.write([b"12345"])
+        while not there.moved:
             await asyncio.sleep(0)
-            await here.write([b"12345"])
-            while not there.moved:
-                await asyncio.sleep(0)
-            there.close()
-            with pytest.raises(NetworkError, match="was closed"):
-                await reading
-
-    asyncio.run(run())
+        there.close()
+        with pytest.raises(NetworkError, match="was closed"):
+            await reading
 
 
-def test_closing_wakes_readers_and_writers_and_may_be_done_twice() -> None:
-    async def run() -> None:
-        async with pair() as (here, _):
-            waiting = [asyncio.create_task(here.read(1)), asyncio.create_task(here.write([BYTES]))]
-            await asyncio.sleep(0.01)
-            await here.aclose()
-            await here.aclose()
-            assert [type(found) for found in await asyncio.gather(*waiting, return_exceptions=True)] == [
-                NetworkError,
-                NetworkError,
-            ]
-            with pytest.raises(NetworkError, match="closed"):
-                await here.read(1)
-
-    asyncio.run(run())
+async def test_closing_wakes_readers_and_writers_and_may_be_done_twice() -> None:
+    async with pair() as (here, _):
+        waiting = [asyncio.create_task(here.read(1)), asyncio.create_task(here.write([BYTES]))]
+        await asyncio.sleep(0.01)
+        await here.aclose()
+        await here.aclose()
+        assert [type(found) for found in await asyncio.gather(*waiting, return_exceptions=True)] == [
+            NetworkError,
+            NetworkError,
+        ]
+        with pytest.raises(NetworkError, match="closed"):
+            await here.read(1)
 
 
 def received(peer: socket.socket) -> tuple[int, bool]:
@@ -228,46 +210,40 @@ def received(peer: socket.socket) -> tuple[int, bool]:
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
-def test_what_a_peer_has_not_got_yet_is_dropped_by_an_abort_and_not_by_closing(is_reset: bool) -> None:
-    async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            here = await SocketStream.connect(*server.getsockname())
-            peer, _ = server.accept()  # which does not read for now
-            with peer:
-                here.write_now([BYTES])
-                if is_reset:
-                    here.abort()
-                    here.abort()
-                else:
-                    here.close()
-                assert here.is_closed
-                count, was_reset = await asyncio.to_thread(received, peer)
-                assert was_reset == is_reset
-                assert (count < here.moved) == is_reset
-
-    asyncio.run(run())
+async def test_what_a_peer_has_not_got_yet_is_dropped_by_an_abort_and_not_by_closing(is_reset: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        here = await SocketStream.connect(*server.getsockname())
+        peer, _ = server.accept()  # which does not read for now
+        with peer:
+            here.write_now([BYTES])
+            if is_reset:
+                here.abort()
+                here.abort()
+            else:
+                here.close()
+            assert here.is_closed
+            count, was_reset = await asyncio.to_thread(received, peer)
+            assert was_reset == is_reset
+            assert (count < here.moved) == is_reset
 
 
-def test_a_peer_that_is_gone_is_an_error_that_names_it() -> None:
-    async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-            here = await SocketStream.connect("127.0.0.1", port)
-            there, _ = server.accept()
-            there.close()
-            assert await here.read(1) == b""
-            with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):
-                await here.write([BYTES] * 100)
-            await here.aclose()
+async def test_a_peer_that_is_gone_is_an_error_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        here = await SocketStream.connect("127.0.0.1", port)
+        there, _ = server.accept()
+        there.close()
+        assert await here.read(1) == b""
         with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):
-            await SocketStream.connect("127.0.0.1", port)
-
-    asyncio.run(run())
+            await here.write([BYTES] * 100)
+        await here.aclose()
+    with pytest.raises(NetworkError, match=f"127.0.0.1:{port}"):
+        await SocketStream.connect("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("where", ["socket", "resolver"])
-def test_a_connection_without_a_descriptor_for_it_is_a_network_error(
+async def test_a_connection_without_a_descriptor_for_it_is_a_network_error(
     where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not a bug with a traceback, of which a follower would log one for each fetch."""
@@ -275,9 +251,6 @@ def test_a_connection_without_a_descriptor_for_it_is_a_network_error(
     def lacking(*_arguments: Any, **_named: Any) -> Any:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    async def work() -> None:
-        monkeypatch.setattr(*((stream.socket, "socket") if where == "socket" else (socket, "getaddrinfo")), lacking)
-        with pytest.raises(NetworkError, match=r"127\.0\.0\.1:9: Too many open files"):
-            await SocketStream.connect("127.0.0.1", 9)
-
-    asyncio.run(work())
+    monkeypatch.setattr(*((stream.socket, "socket") if where == "socket" else (socket, "getaddrinfo")), lacking)
+    with pytest.raises(NetworkError, match=r"127\.0\.0\.1:9: Too many open files"):
+        await SocketStream.connect("127.0.0.1", 9)

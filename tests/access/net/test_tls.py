@@ -74,54 +74,48 @@ class Bytes:
         return self.data[position : position + length]
 
 
-def test_writes_of_any_sizes_arrive_unchanged(tmp_path: Path) -> None:
-    async def work() -> None:
-        server, client = await secured(tmp_path)
-        draw = random.Random(5)
-        pieces = [draw.randbytes(size) for size in (0, 1, 100, 16_384, 16_385, 300_000, 3, 0, 700_000)]
-        sent = b"".join(pieces)
+async def test_writes_of_any_sizes_arrive_unchanged(tmp_path: Path) -> None:
+    server, client = await secured(tmp_path)
+    draw = random.Random(5)
+    pieces = [draw.randbytes(size) for size in (0, 1, 100, 16_384, 16_385, 300_000, 3, 0, 700_000)]
+    sent = b"".join(pieces)
 
-        async def write() -> None:
-            left = client.write_now(pieces)
-            while left:
-                await client.write(left)
-                left = ()
-            await client.send_file(Bytes(sent), 5, len(sent) - 5)
-            client.close()
-
-        async def read() -> bytes:
-            found, buffer = bytearray(), memoryview(bytearray(50_000))
-            found += await server.read(7)
-            while count := await server.read_into(buffer):
-                found += buffer[:count]
-            return bytes(found)
-
-        _, found = await asyncio.gather(write(), read())
-        assert found == sent + sent[5:]
-        assert client.is_closed
-        server.close()
-
-    run(work())
-
-
-def test_a_listener_is_called_for_bytes_that_were_decrypted_before(tmp_path: Path) -> None:
-    async def work() -> None:
-        server, client = await secured(tmp_path)
-        found, done, buffer = bytearray(), asyncio.Event(), memoryview(bytearray(1000))
-
-        def arrived() -> None:  # takes less at a time than a record has
-            count = server.read_now(buffer)
-            found.extend(buffer[: count or 0])
-            if len(found) == 500_000:
-                done.set()
-
-        server.listen(arrived)
-        await client.write([b"x" * 500_000])
-        await done.wait()
-        server.close()
+    async def write() -> None:
+        left = client.write_now(pieces)
+        while left:
+            await client.write(left)
+            left = ()
+        await client.send_file(Bytes(sent), 5, len(sent) - 5)
         client.close()
 
-    run(work())
+    async def read() -> bytes:
+        found, buffer = bytearray(), memoryview(bytearray(50_000))
+        found += await server.read(7)
+        while count := await server.read_into(buffer):
+            found += buffer[:count]
+        return bytes(found)
+
+    _, found = await asyncio.gather(write(), read())
+    assert found == sent + sent[5:]
+    assert client.is_closed
+    server.close()
+
+
+async def test_a_listener_is_called_for_bytes_that_were_decrypted_before(tmp_path: Path) -> None:
+    server, client = await secured(tmp_path)
+    found, done, buffer = bytearray(), asyncio.Event(), memoryview(bytearray(1000))
+
+    def arrived() -> None:  # takes less at a time than a record has
+        count = server.read_now(buffer)
+        found.extend(buffer[: count or 0])
+        if len(found) == 500_000:
+            done.set()
+
+    server.listen(arrived)
+    await client.write([b"x" * 500_000])
+    await done.wait()
+    server.close()
+    client.close()
 
 
 @pytest.mark.parametrize(
@@ -139,63 +133,51 @@ def test_a_client_refuses_a_certificate_of_another_host_and_one_that_has_expired
 
 
 @pytest.mark.parametrize("first", [b"\0\0\0\x12\0\x12", b"GET / HTTP/1.1\r\n"])
-def test_plain_bytes_at_a_tls_listener_are_reported_as_such_in_one_line(tmp_path: Path, first: bytes) -> None:
-    async def work() -> None:
-        taken, made = await connected()
-        await made.write([first])
-        with pytest.raises(SecurityError, match="plain bytes on a TLS listener") as refused:
-            await TlsStream(taken, contexts(tmp_path)[0], server_side=True).handshake()
-        assert "\n" not in str(refused.value)
-        taken.close()
-        made.close()
-
-    run(work())
+async def test_plain_bytes_at_a_tls_listener_are_reported_as_such_in_one_line(tmp_path: Path, first: bytes) -> None:
+    taken, made = await connected()
+    await made.write([first])
+    with pytest.raises(SecurityError, match="plain bytes on a TLS listener") as refused:
+        await TlsStream(taken, contexts(tmp_path)[0], server_side=True).handshake()
+    assert "\n" not in str(refused.value)
+    taken.close()
+    made.close()
 
 
-def test_a_handshake_that_is_cut_is_a_lost_connection(tmp_path: Path) -> None:
-    async def work() -> None:
-        taken, made = await connected()
-        await made.write([b"\x16\x03\x01\x02\x00\x01"])
-        made.close()
-        with pytest.raises(NetworkError, match="inside the TLS handshake"):
-            await TlsStream(taken, contexts(tmp_path)[0], server_side=True).handshake()
-        taken.close()
-
-    run(work())
+async def test_a_handshake_that_is_cut_is_a_lost_connection(tmp_path: Path) -> None:
+    taken, made = await connected()
+    await made.write([b"\x16\x03\x01\x02\x00\x01"])
+    made.close()
+    with pytest.raises(NetworkError, match="inside the TLS handshake"):
+        await TlsStream(taken, contexts(tmp_path)[0], server_side=True).handshake()
+    taken.close()
 
 
-def test_bytes_that_are_no_record_end_the_handshake(tmp_path: Path) -> None:
-    async def work() -> None:
-        taken, made = await connected()
-        await made.write([b"\x16" + bytes(range(200))])
-        with pytest.raises(SecurityError, match="TLS: "):
-            await TlsStream(taken, contexts(tmp_path)[0], server_side=True).handshake()
-        taken.close()
-        made.close()
-
-    run(work())
+async def test_bytes_that_are_no_record_end_the_handshake(tmp_path: Path) -> None:
+    taken, made = await connected()
+    await made.write([b"\x16" + bytes(range(200))])
+    with pytest.raises(SecurityError, match="TLS: "):
+        await TlsStream(taken, contexts(tmp_path)[0], server_side=True).handshake()
+    taken.close()
+    made.close()
 
 
-def test_a_client_that_refuses_a_certificate_without_an_alert_is_reported_as_such(tmp_path: Path) -> None:
+async def test_a_client_that_refuses_a_certificate_without_an_alert_is_reported_as_such(tmp_path: Path) -> None:
     """Kafka 2.8.2 on Java 17 sends its first message again, of which six bytes are overwritten."""
     change = b"\x14\x03\x03\x00\x01\x01"
 
-    async def work() -> None:
-        server_context, client_context = contexts(tmp_path)
-        taken, made = await connected()
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        client = client_context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
-        with pytest.raises(ssl.SSLWantReadError):
-            client.do_handshake()
-        hello = outgoing.read()
-        await made.write([hello])
-        handshake = asyncio.create_task(TlsStream(taken, server_context, server_side=True).handshake())
-        await made.read(1 << 16)
-        await made.write([change + change + hello[len(change) :]])
-        said = "TLS: wrong version number after the broker's certificate was sent: does the client trust it"
-        with pytest.raises(SecurityError, match=said):
-            await handshake
-        taken.close()
-        made.close()
-
-    run(work())
+    server_context, client_context = contexts(tmp_path)
+    taken, made = await connected()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.do_handshake()
+    hello = outgoing.read()
+    await made.write([hello])
+    handshake = asyncio.create_task(TlsStream(taken, server_context, server_side=True).handshake())
+    await made.read(1 << 16)
+    await made.write([change + change + hello[len(change) :]])
+    said = "TLS: wrong version number after the broker's certificate was sent: does the client trust it"
+    with pytest.raises(SecurityError, match=said):
+        await handshake
+    taken.close()
+    made.close()

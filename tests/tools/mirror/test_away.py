@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from builders import run
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client import client as clients
 from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
@@ -55,53 +54,47 @@ async def fill(here: Client, topic: str, lap: int) -> None:
 
 @pytest.mark.parametrize("how", FAULTS)
 @pytest.mark.parametrize("side", ASKED)
-def test_a_running_mirror_continues_whatever_a_restarting_broker_answers(
+async def test_a_running_mirror_continues_whatever_a_restarting_broker_answers(
     ends: dict[str, Broker], side: str, how: str
 ) -> None:
     topic = f"{side}-{list(FAULTS).index(how)}"
 
-    async def work() -> None:
-        async with (
-            Client(ends["source"].bootstrap_servers, backoff_ms=1) as here,
-            Client(ends["target"].bootstrap_servers, backoff_ms=1) as there,
-        ):
-            await admin.create_topic(here, admin.NewTopic(topic))
-            mirror = Mirror(here, there, Choice(re.compile(topic), group=f"mirror of {topic}", sync_groups=True))
-            await fill(here, topic, 0)
-            await again(mirror)
-            for lap, api in enumerate(ASKED[side], 1):
-                await fill(here, topic, lap)
-                for each in (here, there):
-                    each.forget_coordinator(topic)
-                with ends[side].fault(api, times=3, **FAULTS[how]) as fault:
-                    await again(mirror)
-                assert fault.hits == 3, api
-                assert await records(there, topic) == await records(here, topic)
-                committed = await committed_offsets(there, topic, [(topic, 0)])
-                assert committed[(topic, 0)].offset == 10 * lap + 5, api
-
-    run(work())
+    async with (
+        Client(ends["source"].bootstrap_servers, backoff_ms=1) as here,
+        Client(ends["target"].bootstrap_servers, backoff_ms=1) as there,
+    ):
+        await admin.create_topic(here, admin.NewTopic(topic))
+        mirror = Mirror(here, there, Choice(re.compile(topic), group=f"mirror of {topic}", sync_groups=True))
+        await fill(here, topic, 0)
+        await again(mirror)
+        for lap, api in enumerate(ASKED[side], 1):
+            await fill(here, topic, lap)
+            for each in (here, there):
+                each.forget_coordinator(topic)
+            with ends[side].fault(api, times=3, **FAULTS[how]) as fault:
+                await again(mirror)
+            assert fault.hits == 3, api
+            assert await records(there, topic) == await records(here, topic)
+            committed = await committed_offsets(there, topic, [(topic, 0)])
+            assert committed[(topic, 0)].offset == 10 * lap + 5, api
 
 
 @pytest.mark.parametrize("how", FAULTS)
-def test_a_running_identical_copy_continues_too(ends: dict[str, Broker], how: str, tmp_path: Path) -> None:
+async def test_a_running_identical_copy_continues_too(ends: dict[str, Broker], how: str, tmp_path: Path) -> None:
     topic = f"identical-{list(FAULTS).index(how)}"
 
-    async def work() -> None:
-        async with Client(ends["source"].bootstrap_servers, backoff_ms=1) as here:
-            await admin.create_topic(here, admin.NewTopic(topic))
-            with LogTarget(tmp_path / "copy") as target:
-                mirror = IdenticalMirror(here, target, Choice(re.compile(topic)))
-                await fill(here, topic, 0)
-                await again(mirror)
-                for lap, api in enumerate(("Metadata", "ListOffsets", "Fetch"), 1):
-                    await fill(here, topic, lap)
-                    with ends["source"].fault(api, times=3, **FAULTS[how]) as fault:
-                        await again(mirror)
-                    assert fault.hits == 3, api
-                    assert mirror.copied()[topic].closed_sets == lap + 1
-
-    run(work())
+    async with Client(ends["source"].bootstrap_servers, backoff_ms=1) as here:
+        await admin.create_topic(here, admin.NewTopic(topic))
+        with LogTarget(tmp_path / "copy") as target:
+            mirror = IdenticalMirror(here, target, Choice(re.compile(topic)))
+            await fill(here, topic, 0)
+            await again(mirror)
+            for lap, api in enumerate(("Metadata", "ListOffsets", "Fetch"), 1):
+                await fill(here, topic, lap)
+                with ends["source"].fault(api, times=3, **FAULTS[how]) as fault:
+                    await again(mirror)
+                assert fault.hits == 3, api
+                assert mirror.copied()[topic].closed_sets == lap + 1
 
 
 class Turned:
