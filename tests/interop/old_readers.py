@@ -92,7 +92,7 @@ async def outcome(release: str, folder: Path) -> dict[str, str]:
         await _ask(cluster, line)
         stack.pop_all()
         await ours.stop()
-        await succession.see_it_go_on()
+        await succession.see_it_continue()
         if line >= _WITH_PRODUCER_IDS:
             assert await _next_producer_id(cluster) == last_producer_id + 1
     return outcomes

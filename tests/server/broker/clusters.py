@@ -78,7 +78,7 @@ class Members:
         return [each for each in self.brokers.values() if (found := self.replica(each, topic, index)) and found.leader]
 
     def leader(self, topic: str, index: int = 0) -> Broker:
-        """Return the broker that leads a partition now: one that was not told of its successor has an older epoch."""
+        """Return the broker that leads a partition now: one without the news of its successor has an older epoch."""
         return max(self.leaders(topic, index), key=lambda each: self._epoch(each, topic, index))
 
     def _epoch(self, broker: Broker, topic: str, index: int) -> int:

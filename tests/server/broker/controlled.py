@@ -41,7 +41,7 @@ PATIENCE_S = 120
 
 @dataclass
 class ToldBroker:
-    """A broker that believes what it is told. `requests`: all of them, in order."""
+    """A broker that accepts all orders. `requests`: all of them, in order."""
 
     id: int
     requests: list[Message] = field(default_factory=list)
@@ -112,7 +112,7 @@ class ToldBroker:
         return response
 
     def _role(self, key: TopicPartition, state: LeaderAndIsrPartitionState) -> int:
-        assert self.id in state.replicas, "a broker is told of its own replicas only"
+        assert self.id in state.replicas, "a broker gets orders for its own replicas only"
         if key in self.failed:
             return ErrorCode.KAFKA_STORAGE_ERROR
         before = self.roles.get(key)

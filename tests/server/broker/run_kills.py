@@ -3,7 +3,7 @@
 Twelve topics of all formats, some of them compacted. Producers are aiokafka's, plain and idempotent; they live through
 all kills and resend what was not answered. What was acknowledged is noted by them alone, with its offset. After every
 kill kafka-python, which shares no code with them or us, reads on where it had ended; at the end it reads everything
-once more. The broker has few descriptors, and its log directory is that of a machine that goes on: SIGKILL ends a
+once more. The broker has few descriptors, and its log directory is that of a machine that stays up: SIGKILL ends a
 process, a power cut is what the simulation has (docs/internals/crash-safety.md).
 
 Run: PYTHONPATH=tests python -m broker.run_kills --kills 200 --out tests/server/broker/kill_figures.json
@@ -251,7 +251,7 @@ async def campaign(
 ) -> dict[str, Any]:
     """Kill so many times, or fewer in so many seconds; return what happened.
 
-    Raises LostError at the first record that is not as it was said: whoever gets figures lost nothing.
+    Raises LostError at the first record that is not as acknowledged: figures are returned only if nothing was lost.
     """
     for library in ("aiokafka", "kafka"):  # they tell of each connection that a kill ends
         logging.getLogger(library).setLevel(logging.CRITICAL)
@@ -278,7 +278,7 @@ async def campaign(
             waited = time.monotonic()
             while sum(len(each.acknowledged) for each in ledgers) < before + 60 and time.monotonic() < waited + 60:
                 await _alive(producers)
-            expect(sum(len(each.acknowledged) for each in ledgers) > before, "nothing is acknowledged any more")
+            expect(sum(len(each.acknowledged) for each in ledgers) > before, "no further record is acknowledged")
             await asyncio.sleep(pick.uniform(0, 0.4))
             known = {each.kind.name: dict(each.acknowledged) for each in ledgers}
             expect(await broker.end(signal.SIGKILL) == -signal.SIGKILL, "the broker had ended by itself")

@@ -1,4 +1,4 @@
-"""Brokers of ours for tests, and connections that send and read frames as they are."""
+"""Our brokers for tests, and connections that send and read frames as they are."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -118,7 +118,7 @@ class Peer:
         return bytes(found)
 
     async def ask(self, request: Message, version: int, response: type[R]) -> R:
-        """Send a request and return what comes back."""
+        """Send a request and return the response."""
         assert request.API_KEY is not None
         frame = bytes(write_request(request, version, correlation_id=7, client_id="test"))
         answer = await self.exchange(frame)

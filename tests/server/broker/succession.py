@@ -79,8 +79,8 @@ class Succession:
         assert last is not None
         return last
 
-    async def see_it_go_on(self) -> None:
-        """See that the heir leads the cluster, and goes on with what was in progress."""
+    async def see_it_continue(self) -> None:
+        """See that the heir leads the cluster, and continues the work in progress."""
         await self._until(layout.CONTROLLER, lambda node: layout.load_controller(node.data) == self.heir)
         await self.view.create(layout.topic_path(LATER), TopicNode({0: [self.heir]}, None).dump())
         await self.until_led(LATER, 0, self.heir)

@@ -514,7 +514,7 @@ def test_deleting_may_be_forbidden_and_old_clients_have_no_code_for_that(folder:
     assert run(work()) == [[42, 42], [42, 42], [73, 73], [73, 73]]  # as Kafka 2.8.2 answered
 
 
-def test_deleted_records_are_not_read_any_more_and_stay_deleted(folder: Path) -> None:
+def test_deleted_records_are_unreadable_and_stay_deleted(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker, Client(address(broker)) as client:
             peer = await Peer.of(broker)
@@ -608,7 +608,7 @@ def background_of(broker: Broker) -> Background:
     return broker._background
 
 
-def test_who_waits_for_records_of_a_topic_that_is_deleted_is_told_at_once(folder: Path) -> None:
+def test_a_fetch_that_waits_for_records_of_a_deleted_topic_is_answered_at_once(folder: Path) -> None:
     async def work() -> int:
         async with Running(folder) as broker:
             peer, other = await Peer.of(broker), await Peer.of(broker)

@@ -36,7 +36,7 @@ EXPECTED = {
 }
 
 
-def test_appends_to_other_topics_go_on_while_a_large_topic_is_deleted(
+def test_appends_to_other_topics_continue_while_a_large_topic_is_deleted(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topic_changes, "_AT_ONCE", 2)

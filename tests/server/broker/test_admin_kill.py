@@ -47,7 +47,7 @@ def test_what_was_confirmed_before_a_kill_is_so_afterwards(folder: Path) -> None
             await admin.alter_configs(client, ConfigResource.TOPIC, name, {"segment.bytes": str(5000 + number)})
             sizes[name] = 5000 + number
             if number % 4 == 0:
-                gone.add(name)  # from when it is asked for: whether it went is not told
+                gone.add(name)  # from the request on: its outcome is unknown
                 await admin.delete_topic(client, name)
                 del sizes[name]
                 gone.discard(name)
@@ -67,7 +67,7 @@ def test_what_was_confirmed_before_a_kill_is_so_afterwards(folder: Path) -> None
     async def check(client: Client) -> None:
         found = await client.topics()
         assert set(sizes) - gone <= set(found)
-        assert len(set(found) - set(sizes)) <= 2  # one of each life was perhaps made, and nobody was told
+        assert len(set(found) - set(sizes)) <= 2  # one of each life was perhaps made without an answer
         for name in set(sizes) - gone:
             assert len(found[name].partitions) == 1 + int(name[1:]) % 3
             told = await admin.describe_configs(client, ConfigResource.TOPIC, name)

@@ -93,7 +93,7 @@ def values(folder: Path) -> list[GroupValue | None]:
 
 
 def use(folder: Path, topic: str, settings: dict[str, str] | None = None) -> BrokerConfig:
-    """Let a broker of ours have the directory: somebody writes, makes a topic, joins a group, leaves it, commits."""
+    """Run our broker on the directory: clients write, create a topic, join a group, leave it, commit."""
 
     async def work() -> BrokerConfig:
         async with Running(folder, {"group.initial.rebalance.delay.ms": "0", **(settings or {})}) as broker:
@@ -215,7 +215,9 @@ def test_a_topic_with_an_older_format_of_its_own_does_not_decide_over_a_new_dire
     assert use(folder, "topic").log_message_format_version.magic == 2
 
 
-def test_a_topic_that_goes_beyond_its_directory_is_told_of(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_with_partitions_beyond_its_directory_is_reported(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     topic = lay_out(folder, "0.10.0.1")
 
     async def work() -> None:
@@ -248,7 +250,7 @@ def test_a_log_that_is_damaged_does_not_keep_the_others_from_telling(damaged: st
     content = bytearray(file.read_bytes())
     content[len(content) // 2 :] = bytes(len(content) - len(content) // 2)
     file.write_bytes(content)
-    (folder / ".kafka_cleanshutdown").touch()  # so that nobody cuts it off
+    (folder / ".kafka_cleanshutdown").touch()  # so that recovery does not cut it off
 
     async def work() -> tuple[int, tuple[int, ...]]:
         async with Running(folder) as broker:

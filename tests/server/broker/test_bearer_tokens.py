@@ -107,7 +107,7 @@ def test_a_token_that_is_signed_by_a_key_of_the_file_logs_in_until_it_expires(
     within(work, Bearers(tmp_path))
 
 
-def test_the_shorter_of_both_limits_counts_and_a_new_token_goes_on(tmp_path: Path) -> None:
+def test_the_shorter_of_both_limits_counts_and_a_new_token_extends_the_session(tmp_path: Path) -> None:
     async def work(broker: Bearers) -> None:
         raw, answer = await offered(broker, signed(CLAIMS))
         assert int.from_bytes(answer[-8:], "big") == 20_000
@@ -180,7 +180,7 @@ def test_after_a_refused_token_a_good_one_passes(tmp_path: Path) -> None:
     [(b"", 58), (b"\x01", 58), (b"n,,\x01auth=Bearer \x01\x01", 58), (b"y,,\x01auth=Bearer x\x01\x01", 58),
      (b"n,a=bob,\x01auth=Bearer " + signed(CLAIMS).encode() + b"\x01\x01", 58),
      (b"n,,\x01auth=Basic x\x01\x01", None)],
-    ids=["nothing", "acknowledged", "no token", "a binding", "somebody else", "another scheme"],
+    ids=["nothing", "acknowledged", "no token", "a binding", "another user", "another scheme"],
 )  # fmt: skip
 def test_what_is_no_first_message_is_refused(tmp_path: Path, first: bytes, code: int | None) -> None:
     async def work(broker: Bearers) -> None:
@@ -226,7 +226,7 @@ def test_settings_of_tokens_that_cannot_be_stop_the_start(tmp_path: Path, settin
 
 
 def test_a_file_with_more_keys_than_are_tried_stops_the_start(tmp_path: Path) -> None:
-    """Left out in silence, a key would refuse good tokens."""
+    """Ignored without a message, a key would refuse good tokens."""
     broker = Bearers(tmp_path)
     (tmp_path / "keys.json").write_text(json.dumps({"keys": json.loads(keys())["keys"][-1:] * 101}))
     with pytest.raises(InvalidConfigError, match=r"keys\.json: expected 1 to 100 .* found 101"):

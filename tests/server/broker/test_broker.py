@@ -95,7 +95,7 @@ print([name for name in heavy if name in sys.modules])
     assert done.stdout == "[]\n"
 
 
-def test_what_was_written_is_there_after_a_clean_stop_whose_next_start_recovers_nothing(folder: Path) -> None:
+def test_after_a_clean_stop_all_records_are_there_without_a_recovery(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
             broker.topics.create("topic")
@@ -138,7 +138,7 @@ def test_a_start_that_fails_leaves_nothing_open(folder: Path) -> None:
     run(work())
 
 
-def test_a_broker_that_is_aborted_does_nothing_any_more(folder: Path) -> None:
+def test_an_aborted_broker_does_no_further_work(folder: Path) -> None:
     ended = []
 
     def timers() -> list[asyncio.TimerHandle]:
@@ -263,7 +263,7 @@ class OnSlowDisk(Running):
 
 
 @pytest.mark.parametrize("settings", [{"log.flush.policy": "group-commit"}, {"flush.messages": "1"}])
-def test_nothing_is_acknowledged_before_it_is_synced_and_nobody_else_waits_for_that(
+def test_nothing_is_acknowledged_before_its_sync_and_no_other_request_waits_for_that(
     settings: dict[str, str], folder: Path
 ) -> None:
     async def work() -> None:
@@ -355,7 +355,7 @@ def test_a_sync_that_fails_is_answered_with_a_storage_error_and_takes_the_direct
     run(work())
 
 
-def test_a_cold_read_delays_nobody_else(folder: Path) -> None:
+def test_a_cold_read_delays_no_other_request(folder: Path) -> None:
     async def work() -> None:
         disk = SlowDisk()
         async with Running(folder) as broker:
@@ -428,7 +428,7 @@ GARBAGE = random.Random(5).randbytes(300)
 FRAMES: dict[str, bytes] = {
     "nothing": b"",
     "one byte": b"\x00",
-    "an api that nobody knows": struct.pack(">hhi", 999, 0, 1),
+    "an unknown api": struct.pack(">hhi", 999, 0, 1),
     "an api that is not served": struct.pack(">hhih", 4, 0, 1, -1),
     "a version that is too new": struct.pack(">hhih", 0, 99, 1, -1),
     "a negative version": struct.pack(">hhih", 3, -1, 1, -1),
@@ -492,7 +492,7 @@ def test_flipped_and_cut_requests_never_hurt_the_broker(folder: Path, caplog: py
     assert "Traceback" not in caplog.text
 
 
-def test_api_versions_is_answered_in_every_version_and_in_one_that_nobody_knows(folder: Path) -> None:
+def test_api_versions_is_answered_in_every_version_and_in_an_unknown_one(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
             peer = await Peer.of(broker)
@@ -529,7 +529,7 @@ def test_a_half_frame_and_a_vanished_client_leave_nothing_behind(make: Callable[
     run(work())
 
 
-def test_a_produce_that_nobody_could_acknowledge_or_may_send_is_refused(folder: Path) -> None:
+def test_a_produce_that_cannot_be_acknowledged_or_may_not_be_sent_is_refused(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
             broker.topics.create("topic", configs={"min.insync.replicas": "2"})

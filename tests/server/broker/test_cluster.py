@@ -73,7 +73,7 @@ def test_a_killed_leader_is_succeeded_and_comes_back_as_a_follower(folder: Path)
     run(work())
 
 
-def test_a_broker_that_comes_back_serves_nobody_before_the_controller_knows_of_it(folder: Path) -> None:
+def test_a_returning_broker_serves_no_client_before_the_controller_knows_of_it(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder, 2) as members:
             earlier = members.sessions[2]
@@ -81,7 +81,7 @@ def test_a_broker_that_comes_back_serves_nobody_before_the_controller_knows_of_i
             members.tree.cut(earlier)
             started = asyncio.create_task(members.start(2))
             await until(lambda: members.sessions[2] is not earlier)
-            for _ in range(20):  # its session of before the crash goes on: nothing else can happen
+            for _ in range(20):  # its session from before the crash continues: nothing else can happen
                 await asyncio.sleep(0)
             assert not started.done()
             members.tree.expire_session(earlier)
@@ -241,7 +241,7 @@ def test_a_renewal_that_ends_late_does_not_close_the_session_of_the_next_one(
 
 
 @pytest.mark.parametrize("expires", [False, True])
-def test_a_session_in_which_a_broker_cannot_go_on_makes_way_for_the_next(
+def test_a_session_in_which_a_broker_cannot_continue_makes_way_for_the_next(
     folder: Path, monkeypatch: pytest.MonkeyPatch, expires: bool
 ) -> None:
     """It has registered the broker already, as the connection is lost, or expires before that."""
@@ -337,7 +337,7 @@ def test_a_session_that_expires_while_the_broker_joins_is_followed_by_another(
     run(work())
 
 
-def test_the_end_of_a_session_that_is_told_late_does_not_end_the_next_one(
+def test_a_late_notice_of_the_end_of_a_session_does_not_end_the_next_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, opened, late = Members(folder), list[SimulatedSession](), list[SessionListener]()
@@ -379,7 +379,7 @@ def test_the_end_of_a_session_that_is_told_late_does_not_end_the_next_one(
     run(work())
 
 
-def test_settings_that_a_cancelled_task_did_not_put_in_force_are_put_in_force_by_the_next(folder: Path) -> None:
+def test_settings_that_a_cancelled_task_did_not_apply_are_applied_by_the_next(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder, 1) as members:
             broker, told = members.brokers[1], list[tuple[str, str]]()
@@ -404,7 +404,7 @@ def test_settings_that_a_cancelled_task_did_not_put_in_force_are_put_in_force_by
     run(work())
 
 
-def test_settings_that_a_lost_connection_kept_from_being_read_are_put_in_force_later(folder: Path) -> None:
+def test_settings_that_a_lost_connection_kept_from_being_read_are_applied_later(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder, 1) as members:
             broker, told = members.brokers[1], list[tuple[str, str]]()
@@ -428,9 +428,7 @@ def test_settings_that_a_lost_connection_kept_from_being_read_are_put_in_force_l
     run(work())
 
 
-def test_settings_that_change_while_a_broker_starts_are_put_in_force(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_that_change_while_a_broker_starts_are_applied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has read its logs and their settings, and is not registered yet."""
 
     async def work() -> None:
@@ -482,7 +480,7 @@ def test_a_controller_of_an_earlier_epoch_is_refused(folder: Path) -> None:
     run(work())
 
 
-def test_a_request_that_waits_while_the_broker_registers_anew_is_refused(folder: Path) -> None:
+def test_a_request_that_waits_while_the_broker_registers_again_is_refused(folder: Path) -> None:
     async def work() -> None:
         async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
             await client.topics()

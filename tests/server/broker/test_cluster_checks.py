@@ -163,7 +163,7 @@ def magics(stored: bytes) -> set[int]:
 def test_the_format_of_a_canary_spreads_only_by_requests_that_have_it(
     folder: Path, protocol: str, followers_hold: set[int]
 ) -> None:
-    """Broker 1 stores format 1, the others format 0 (KIP-31, phase 1 behind it): what it leads, they copy."""
+    """Broker 1 stores format 1, the others format 0 (KIP-31, after phase 1): they copy the partitions that it leads."""
 
     async def work() -> None:
         settings = {"inter_broker_protocol_version": protocol, "log_message_format_version": "0"}

@@ -42,7 +42,7 @@ def test_a_file_of_kafkas_own_is_understood() -> None:
     assert config.warnings() == ["num.network.threads: unknown, or without effect here"]
 
 
-def test_a_topics_setting_given_to_the_broker_is_told_by_the_brokers_name() -> None:
+def test_an_error_about_a_topics_setting_given_to_the_broker_names_the_brokers_setting() -> None:
     assert BrokerConfig({"message.format.version": "1"}).warnings() == [
         "message.format.version: unknown, or without effect here; the broker's default for topics is "
         "log.message.format.version"

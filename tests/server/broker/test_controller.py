@@ -38,7 +38,7 @@ def test_a_new_topic_gets_leaders_and_brokers_learn_of_it(protocol: tuple[int, .
     controlled(go, protocol=protocol)
 
 
-def test_a_broker_is_told_of_brokers_before_it_is_told_of_leaders() -> None:
+def test_a_broker_gets_the_brokers_before_the_leaders() -> None:
     async def go(cluster: ControlledCluster) -> None:
         cluster.register(1, 2)
         cluster.create_topic("t", [1, 2])
@@ -102,7 +102,7 @@ def test_a_topic_grows_and_is_deleted() -> None:
     controlled(go)
 
 
-def test_a_topic_that_is_made_anew_as_soon_as_its_name_is_free_stays() -> None:
+def test_a_topic_that_is_recreated_as_soon_as_its_name_is_free_stays() -> None:
     async def go(cluster: ControlledCluster) -> None:
         cluster.register(1, 2)
         await cluster.control(1)
@@ -154,7 +154,7 @@ def test_a_controller_that_does_not_know_that_it_was_deposed_writes_nothing() ->
     controlled(go)
 
 
-def test_a_session_expires_and_the_next_one_goes_on() -> None:
+def test_a_session_expires_and_the_next_one_continues() -> None:
     async def go(cluster: ControlledCluster) -> None:
         cluster.register(1, 2)
         controller = await cluster.control(1)
@@ -523,7 +523,7 @@ def test_replicas_that_alone_are_in_sync_are_not_deleted_by_the_end_of_a_reassig
     controlled(go)
 
 
-def test_a_new_controller_goes_on_with_reassignments_and_deletions() -> None:
+def test_a_new_controller_continues_reassignments_and_deletions() -> None:
     async def go(cluster: ControlledCluster) -> None:
         cluster.register(1, 2, 3)
         cluster.create_topic("t", [1, 2])

@@ -53,7 +53,7 @@ class Hanging:
 
 
 def sent(*controls: Control) -> tuple[list[Control], int]:
-    """Send these behind one that hangs; return what came of them, and how many answers."""
+    """Send these after one that hangs; return their outcomes, and the number of answers."""
     answers: list[Message] = []
 
     async def work() -> list[Control]:
@@ -164,7 +164,7 @@ def test_a_connection_that_was_closed_while_it_was_idle_is_replaced_without_a_li
     assert caplog.records == []
 
 
-def test_a_fault_of_ours_costs_one_request_and_the_broker_is_told_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_costs_one_request_and_the_broker_gets_its_orders_again(caplog: pytest.LogCaptureFixture) -> None:
     wrong = LeaderAndIsr(1, (order(A, 1),))
     later = [StopReplicas(1, (A,), True), UpdateMetadata(1, (order(B, 1),))]
 

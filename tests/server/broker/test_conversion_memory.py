@@ -31,7 +31,7 @@ from server.broker.serving import Peer
 
 FETCHED = 100_000_000
 MOST_EXTRA = 32 << 20
-BATCH_RECORDS = 900  # of 1 kB: a set of nearly 1 MB, the largest that brokers take unless they are told otherwise
+BATCH_RECORDS = 900  # of 1 kB: a set of nearly 1 MB, the largest that brokers take by default
 TIME = 1_700_000_000_000
 
 if not Path("/proc/self/clear_refs").exists():  # pragma: no cover
@@ -136,7 +136,7 @@ def test_a_fetch_of_100_mb_is_converted_in_32_mib(partitions: int, codec: Codec,
             await fill(peer, data, partitions)
             before = await baseline(peer, pid)
             for version, target in ((1, Format.V0), (3, Format.V1)):
-                Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
+                Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak
                 answer = await received(peer, asking(partitions), version)
                 extra = memory(pid, "VmHWM") - before
                 assert len(answer) > FETCHED * 9 // 10

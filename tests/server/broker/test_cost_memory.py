@@ -170,7 +170,7 @@ def test_a_wrapper_that_is_opened_for_its_offsets_alone_counts(mode: str, counte
     run(work())
 
 
-def test_who_waits_too_long_for_memory_is_told_to_try_again(folder: Path) -> None:
+def test_a_request_that_waits_too_long_for_memory_gets_a_retriable_error(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder, SETTINGS) as broker:
             broker.topics.create("topic", 1)

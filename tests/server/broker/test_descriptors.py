@@ -101,7 +101,7 @@ def test_without_a_descriptor_requests_get_an_error_that_passes_and_nothing_goes
         assert (await produce(peer, "old", data, Format.V2)).error_code == 0
         files.is_over = True
         broker.logs.files.shrink(100)
-        broker.logs.files.close()  # somebody else has what the log gave up
+        broker.logs.files.close()  # another user has the descriptors that the log gave up
         answer = await produce(peer, "old", data, Format.V2)
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert answer.error_message is not None
@@ -148,7 +148,7 @@ def test_replicas_that_there_were_no_descriptors_for_are_led_and_followed_as_soo
                 made = NewTopic("t", 2, assignments=[[1, 2], [2, 1]])
                 await until(lambda: members.brokers[1].cluster_view.broker_ids() == [1, 2])
                 scarce.is_over = True
-                members.brokers[2].logs.files.close()  # somebody else has what logs gave up
+                members.brokers[2].logs.files.close()  # another user has the descriptors that logs gave up
                 await create_topic(client, made)
                 await until(lambda: members.brokers[2].topics.get("t") is not None)
                 await asyncio.sleep(5 * int(QUICK["replica.fetch.backoff.ms"]) / 1000)  # it is tried again meanwhile
@@ -288,7 +288,7 @@ async def put(client: Client, topic: str, partition: int, value: bytes) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and descriptors as Linux has them")
-def test_a_broker_with_256_descriptors_and_250_idle_sockets_goes_on_and_takes_others_when_they_leave(
+def test_a_broker_with_256_descriptors_and_250_idle_sockets_works_and_takes_others_when_they_leave(
     tmp_path: Path,
 ) -> None:
     async def work(broker: Limited) -> None:

@@ -1,4 +1,4 @@
-"""Disks that are slow, or stand still: the event loop asks no file for anything, so that nobody else waits for them."""
+"""Disks that are slow, or stand still: the event loop touches no file, so that no other request waits for them."""
 
 import asyncio
 import os
@@ -124,7 +124,7 @@ class WatchedFile(LocalWritableFile):
 
 
 class WatchedFiles(LocalFiles):
-    """This machine's files; each operation is told to the disk first."""
+    """This machine's files; each operation is announced to the disk first."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -286,7 +286,7 @@ def test_whatever_happens_to_topics_the_loop_touches_no_file(folder: Path, disk:
 # ---- a disk that stands still
 
 
-async def nobody_waits(broker: Broker) -> None:
+async def no_request_waits(broker: Broker) -> None:
     """Write, read and look at another topic, from another connection."""
     peer = await Peer.of(broker)
     for form in (Format.V1, Format.V2):
@@ -337,7 +337,7 @@ async def _make(peer: Peer) -> object:
         (_make, "write", "metadata.sqlite"),
     ],
 )
-def test_a_disk_that_stands_still_holds_up_nobody_but_who_asks_it(
+def test_a_disk_that_stands_still_delays_only_the_requests_for_it(
     ask: Callable[[Peer], Coroutine[Any, Any, object]], operation: str, path: str, folder: Path, disk: Disk
 ) -> None:
     async def work() -> None:
@@ -348,13 +348,13 @@ def test_a_disk_that_stands_still_holds_up_nobody_but_who_asks_it(
             for _ in range(5):  # as far as the end of a segment
                 assert (await produce(slow, "slow", made(records(3), Format.V2), Format.V2)).error_code == 0
             broker.topics.alter("slow", {"segment.bytes": "600"})
-            await nobody_waits(broker)
+            await no_request_waits(broker)
             disk.stuck = lambda did, where: did == operation and path in where
             waiting = asyncio.create_task(ask(slow))
             async with asyncio.timeout(WAIT_S):
                 while not disk.stands.is_set():
                     await asyncio.sleep(0)
-            await nobody_waits(broker)
+            await no_request_waits(broker)
             assert not waiting.done()
             disk.goes.set()
             await waiting
@@ -475,7 +475,7 @@ def test_the_loop_stands_still_for_no_work_while_other_work_is_late() -> None:
     run(work())
 
 
-def test_work_that_was_begun_ends_though_who_waits_for_it_is_cancelled() -> None:
+def test_work_that_was_begun_ends_although_its_caller_is_cancelled() -> None:
     async def work() -> None:
         threads, goes, ended = SystemThreads("test", 1), threading.Event(), threading.Event()
 
@@ -500,7 +500,7 @@ def test_work_that_was_begun_ends_though_who_waits_for_it_is_cancelled() -> None
     run(work())
 
 
-def test_a_timeout_that_passes_while_a_thread_works_is_told_as_one() -> None:
+def test_a_timeout_that_passes_while_a_thread_works_is_raised_as_one() -> None:
     async def work() -> None:
         threads, goes = SystemThreads("test", 1), threading.Event()
 
@@ -524,7 +524,7 @@ def test_a_timeout_that_passes_while_a_thread_works_is_told_as_one() -> None:
     run(work())
 
 
-def test_a_timeout_that_work_itself_raises_is_told() -> None:
+def test_a_timeout_that_work_itself_raises_is_passed_on() -> None:
     def fails() -> None:
         raise TimeoutError("of the work")
 

@@ -79,7 +79,7 @@ def test_a_fetch_that_needs_no_conversion_gives_the_stored_bytes_and_is_counted_
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_a_large_fetch_is_converted_while_it_is_sent_and_what_comes_is_a_beginning(codec: Codec, folder: Path) -> None:
+def test_a_large_fetch_is_converted_while_it_is_sent_and_returns_a_prefix(codec: Codec, folder: Path) -> None:
     sent, batch = records(1000, 2000), 20
 
     async def work() -> None:
@@ -236,7 +236,7 @@ def test_a_fetch_that_waits_is_answered_when_its_time_is_over_or_the_broker_stop
     run(work())
 
 
-def test_faults_are_told_by_partition_and_do_not_wait(folder: Path) -> None:
+def test_errors_are_reported_by_partition_and_do_not_wait(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
             broker.topics.create("topic")
@@ -345,7 +345,7 @@ def test_an_answer_to_a_fetch_has_the_size_it_says_though_its_records_come_from_
     run(work())
 
 
-def test_readers_at_the_end_and_far_behind_it_are_given_the_same_sets(folder: Path) -> None:
+def test_readers_at_the_end_and_far_from_it_get_the_same_sets(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
             broker.topics.create("topic", configs={"segment.bytes": "20000"})

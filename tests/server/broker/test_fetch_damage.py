@@ -1,4 +1,4 @@
-"""Fetches that meet what they cannot be given: what stands in front of it is given first, and damage is logged once."""
+"""Fetches that reach undeliverable data: the sets before it are returned first, and damage is logged once."""
 
 import itertools
 import logging
@@ -80,7 +80,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_reader_is_given_what_stands_in_front_of_damage_then_its_code_and_one_line_tells_where(
+def test_a_reader_gets_the_sets_before_damage_then_its_code_and_one_line_is_logged(
     damage: Callable[[bytearray], None], folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(form: Format, version: int, codec: Codec, place: Path) -> None:
@@ -115,9 +115,7 @@ def test_a_reader_is_given_what_stands_in_front_of_damage_then_its_code_and_one_
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_an_old_reader_is_given_what_stands_in_front_of_a_zstd_batch_then_the_code_for_it(
-    version: int, folder: Path
-) -> None:
+def test_an_old_reader_gets_the_sets_before_a_zstd_batch_then_the_code_for_it(version: int, folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
             broker.topics.create("topic")

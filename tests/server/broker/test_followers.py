@@ -1,4 +1,4 @@
-"""What followers do while roles change, and with bugs of ours and answers that they do not know."""
+"""Followers while roles change, after our own bugs, and after unknown answers."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
                 await send(client, "t", 0, records(1), LEADER_ONLY)
                 await until(lambda end=end: partition.log.log_end_offset == end + 1)
             assert answers
-            assert not sessions  # the connection and its fetch session go on
+            assert not sessions  # the connection and its fetch session continue
 
     run(work())
 

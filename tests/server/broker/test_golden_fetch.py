@@ -1,5 +1,5 @@
 """Fetches that were captured at real brokers, sent to ours as they are over the same logs: the same codes and offsets;
-where Kafka sends what is stored, the same bytes; where it converts, the same records.
+where Kafka sends the stored bytes, the same bytes; where it converts, the same records.
 
 Judged by a reader that shares nothing with the product (`wire_reader`).
 """
@@ -69,7 +69,7 @@ def what_it_is(case: WireCase, name: str, request: bytes, theirs: FetchAnswer, o
     for field in OFFSETS:
         kafka = getattr(theirs, field)
         if field == "last_stable" and case.broker == "0.11.0.3" and kafka == -1:
-            continue  # it tells those alone who read what is committed
+            continue  # only readers of committed records get it
         assert refuses_headers or getattr(ours, field) == kafka, (where, field)
     check_aborted(case, theirs, ours, where)
     stored = segment_of(case.id)
@@ -77,7 +77,7 @@ def what_it_is(case: WireCase, name: str, request: bytes, theirs: FetchAnswer, o
     is_stored = bool(theirs.records) and theirs.records in stored
     if is_stored and ours.records in stored:
         assert ours.records.startswith(theirs.records), where
-        ends_early = "txn" in case.name or case.broker == "0.10.0.1"  # with a segment; in front of what is cut
+        ends_early = "txn" in case.name or case.broker == "0.10.0.1"  # with a segment; before the cut
         assert ends_early or ours.records == theirs.records, where
         return "bytes"
     wanted = records_of(stored, at, magic)

@@ -1,8 +1,8 @@
 """Produce requests that were captured at real brokers, sent to ours as they are: answered and stored as theirs.
 
 Judged by a reader that shares nothing with the product (`wire_reader`), beside what the real broker answered and
-stored; what differs is in the tables of docs/internals/append.md. Every version of the response, what comes before a
-log, acks=0.
+stored; what differs is in the tables of docs/internals/append.md. Every version of the response, errors before the log
+is reached, acks=0.
 """
 
 import struct
@@ -41,7 +41,7 @@ def cases(broker: str) -> list[WireCase]:
 
 
 async def sent(broker: Broker, peer: Peer, request: bytes) -> ProduceAnswer | None:
-    """What a request is answered; None where nobody waits for it, and the connection lives on: else it fails."""
+    """The answer to a request; None if none is expected, and the connection stays open: else it fails."""
     asked = produce_request(request)
     if asked.acks:
         told = produce_answer(await peer.exchange(request), asked.version)

@@ -174,7 +174,7 @@ def test_words_of_an_earlier_epoch_are_ignored(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_leader_that_is_elected_again_goes_on_with_the_members_it_has(tmp_path: Path, gate: Gate) -> None:
+def test_a_leader_that_is_elected_again_keeps_its_members(tmp_path: Path, gate: Gate) -> None:
     async def work() -> None:
         async with Running(tmp_path, SETTINGS) as broker:
             peer = await prepared(broker)

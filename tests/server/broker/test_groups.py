@@ -187,8 +187,8 @@ def test_aiokafkas_admin_client_describes_and_deletes_groups() -> None:
 
 
 @pytest.mark.parametrize("partitions", [50, 3])
-def test_groups_work_whoever_made_their_topic(partitions: int) -> None:
-    """50: whoever asked for its metadata; 3: an administrator."""
+def test_groups_work_whichever_request_created_their_topic(partitions: int) -> None:
+    """50: a request for its metadata; 3: an administrator."""
 
     async def work() -> int:
         async with Broker(SETTINGS) as broker, Client(broker.bootstrap_servers) as client:

@@ -30,7 +30,7 @@ def test_a_record_that_is_missing_or_twice_there_is_noticed(kind: Kind) -> None:
             verify(ledger, Found([*whole, (5, 4)]), ledger.acknowledged)
 
 
-def test_two_hundred_kills_are_recorded_behind_which_every_acknowledged_record_was_there() -> None:
+def test_in_a_recorded_run_of_two_hundred_kills_every_acknowledged_record_was_there() -> None:
     runs = json.loads(FIGURES.read_text())
     assert sum(each["kills"] + each["killsOfAStart"] for each in runs) >= 200
     for each in runs:

@@ -1,4 +1,4 @@
-"""Sets that fill a frame of their own, in which their headers are set: what is stored is what a copy would be."""
+"""Sets that fill a frame of their own, in which their headers are set: the stored bytes equal those of a copy."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Pat
     within(work, OnClock(settings))
 
 
-def test_files_of_another_listener_are_not_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_of_another_listener_are_not_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     settings = {
         "listeners": "ONE://127.0.0.1:0,TWO://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN",
@@ -129,7 +129,7 @@ def test_a_second_login_on_a_connection_counts_by_what_the_file_says_now(tmp_pat
     within(work, OnClock(settings))
 
 
-def test_rules_say_who_the_owner_of_a_certificate_is_and_whoever_they_forget_is_not_served(tmp_path: Path) -> None:
+def test_rules_name_the_owner_of_a_certificate_and_one_without_a_rule_is_not_served(tmp_path: Path) -> None:
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.certificate)
     own = authority.write(tmp_path, "broker")

@@ -1,4 +1,4 @@
-"""The metadata of a log directory, missing, damaged, of another type: what can be known is served, the rest is told."""
+"""The metadata of a log directory, missing, damaged, of another type: known topics are served, the rest is reported."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def nothing_is_deleted(broker: Broker, _: Peer) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda each: each.__name__)
 @pytest.mark.parametrize("name", FILES)
-def test_the_topics_are_served_and_what_was_lost_is_told(
+def test_the_topics_are_served_and_losses_are_reported(
     base: Path, folder: Path, name: str, damage: Damage, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = copied(base, folder / "logs")
@@ -68,7 +68,7 @@ def test_the_topics_are_served_and_what_was_lost_is_told(
     assert not lost or any(FILE_NAME in each or "are adopted" in each for each in caplog.messages), caplog.messages
     caplog.clear()
     after_a_start(path, nothing_is_deleted)
-    assert not [each for each in caplog.messages if FILE_NAME in each], "it is told once"
+    assert not [each for each in caplog.messages if FILE_NAME in each], "it is reported once"
 
 
 def flipped(path: Path, at: int, bit: int) -> None:

@@ -200,7 +200,7 @@ def test_adopting_costs_as_many_nodes_as_there_are_folders(folder: Path) -> None
     assert sorted(each.name for each in folder.glob("far-*")) == ["far-0", f"far-{MOST_PARTITIONS - 1}"]
 
 
-def test_a_folder_beyond_the_partitions_of_its_topic_is_told_and_kept(
+def test_a_folder_beyond_the_partitions_of_its_topic_is_reported_and_kept(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with_good_topic(folder)

@@ -62,7 +62,7 @@ def test_what_the_protocol_does_not_allow_is_refused_and_not_written(folder: Pat
 
 
 @pytest.mark.parametrize("protocol", ["0.9.0", "2.8"])
-def test_the_next_controller_goes_on_with_what_is_in_progress(folder: Path, protocol: str) -> None:
+def test_the_next_controller_continues_the_work_in_progress(folder: Path, protocol: str) -> None:
 
     async def work() -> None:
         settings = {"inter_broker_protocol_version": protocol, "log_message_format_version": "0.9.0"}
@@ -76,7 +76,7 @@ def test_the_next_controller_goes_on_with_what_is_in_progress(folder: Path, prot
             await succession.leave_in_progress(peer)
             peer.close()
             await members.kill(1)
-            await succession.see_it_go_on()
+            await succession.see_it_continue()
 
     run(work())
 

@@ -136,7 +136,7 @@ async def scrape(broker: Broker) -> Scraped:
     return Scraped(text)
 
 
-def test_the_counters_are_those_of_a_ledger_of_what_was_sent_and_fetched(tmp_path: Path) -> None:
+def test_the_counters_equal_those_of_a_ledger_of_sent_and_fetched_records(tmp_path: Path) -> None:
     ledger: Counter[tuple[str, ...]] = Counter()
 
     async def work() -> None:
@@ -213,7 +213,7 @@ def test_a_set_that_stays_closed_counts_as_a_recompression_avoided_and_one_that_
     run(work())
 
 
-def test_who_reads_and_writes_is_told_by_client_id_software_and_version(tmp_path: Path) -> None:
+def test_readers_and_writers_are_shown_by_client_id_software_and_version(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
             broker.topics.create("topic")
@@ -423,7 +423,7 @@ def test_health_is_503_once_the_log_directory_has_failed(tmp_path: Path) -> None
     run(work())
 
 
-def test_a_damaged_compacted_log_is_told_in_one_line_and_two_numbers(
+def test_a_damaged_compacted_log_is_reported_in_one_line_and_two_numbers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> tuple[float, float, int]:
@@ -451,7 +451,7 @@ def test_a_damaged_compacted_log_is_told_in_one_line_and_two_numbers(
     assert "`magicbyte salvage`" in line
 
 
-def test_what_recovery_cuts_off_is_told_when_the_broker_starts(
+def test_bytes_that_recovery_cuts_off_are_reported_when_the_broker_starts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -590,7 +590,9 @@ def test_a_slow_request_is_a_line_that_says_whose_it_was(tmp_path: Path, caplog:
     assert line["local_ms"] >= 0 == line["waited_ms"]
 
 
-def test_what_a_fetch_waits_for_records_is_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_time_a_fetch_waits_for_records_is_counted_separately(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED | {"slow.request.ms": "0"}) as broker:
             broker.topics.create("topic")

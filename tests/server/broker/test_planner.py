@@ -53,7 +53,7 @@ async def read_all(peer: Peer, version: int, end: int) -> int:
     return fetches
 
 
-def test_who_uses_a_topic_is_told_by_what_they_send_and_read(tmp_path: Path) -> None:
+def test_clients_of_a_topic_are_known_by_their_requests(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
             broker.topics.create("topic", configs={"message.format.version": "1"})
@@ -158,7 +158,7 @@ def test_a_load_without_producers_has_entries_as_they_are_stored() -> None:
     assert (load.records_per_set, load.producers, list(load.consumers)) == (25, {V1: 1}, [3])
 
 
-def test_nobody_is_no_load() -> None:
+def test_without_clients_there_is_no_load() -> None:
     assert load_of(facts(V1), (), V1) is None
 
 
@@ -200,7 +200,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_a_rehearsal_does_the_work_of_the_load() -> None:
-    """Each record is read by four consumers: two of them know the format of today only."""
+    """Each record is read by four consumers: two of them know the present format only."""
     load = Load(V0, records(200), Codec.GZIP, 20, {V0: 1, V1: 1}, [1, 1, 2, 11], 2)
     today, tomorrow = asyncio.run(rehearse(load, replace(load, stored=V1)))
     assert (today.converted_records, today.converted_bytes) == (0, 0)
@@ -274,7 +274,7 @@ def test_a_broker_that_has_no_compiled_loops_yet_is_noted_where_the_rehearsal_ha
 # ---- stored records
 
 
-def test_a_cluster_and_its_directory_tell_the_same_of_what_is_stored(tmp_path: Path) -> None:
+def test_a_cluster_and_its_directory_report_the_same_stored_formats(tmp_path: Path) -> None:
     async def work() -> dict[str, TopicFacts]:
         async with Running(tmp_path, SERVED) as broker:
             broker.topics.create("topic", configs={"message.format.version": "1", "retention.ms": "77"})

@@ -115,7 +115,7 @@ def test_each_set_is_answered_for_itself_and_those_of_a_partition_stay_in_order(
     run(serving(folder, work, log_flush_policy=policy))
 
 
-def test_a_set_that_numpy_is_loaded_for_is_not_overtaken_by_those_behind_it(folder: Path) -> None:
+def test_a_set_for_which_numpy_is_loaded_is_not_overtaken_by_later_ones(folder: Path) -> None:
     async def work(broker: Broker, peer: Peer) -> None:
         assert not broker.runtime.has_numpy
         assert await produce(peer, [(0, made(b"first", Codec.GZIP)), (0, made(b"second"))]) == [(0, 0), (0, 1)]
@@ -125,7 +125,7 @@ def test_a_set_that_numpy_is_loaded_for_is_not_overtaken_by_those_behind_it(fold
 
 
 @pytest.mark.parametrize("size", [1, 2 * SMALL_BYTES], ids=["together", "alone"])
-def test_a_fault_of_ours_with_one_set_is_told_and_the_others_are_stored(
+def test_a_bug_with_one_set_is_reported_and_the_others_are_stored(
     folder: Path, size: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = appends.write
@@ -146,7 +146,7 @@ def test_a_fault_of_ours_with_one_set_is_told_and_the_others_are_stored(
     assert "this set is one too many" in str(told.exc_text)
 
 
-def test_a_fault_of_ours_with_one_group_is_told_when_the_other_groups_have_ended(
+def test_a_bug_with_one_group_is_reported_when_the_other_groups_have_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real, ended = appends.write_all, []
@@ -154,7 +154,7 @@ def test_a_fault_of_ours_with_one_group_is_told_when_the_other_groups_have_ended
     async def written(process: Runtime, sets: Sequence[NewSet], *arguments: Any, **named: Any) -> Any:
         if sets[0].partition.index == 0:
             raise RuntimeError("this group is one too many")
-        for _ in range(100):  # turns of the loop, in which the other's fault could be told
+        for _ in range(100):  # turns of the loop, in which the other's error could be returned
             await asyncio.sleep(0)
         found = await real(process, sets, *arguments, **named)
         ended.append(sets[0].partition.index)

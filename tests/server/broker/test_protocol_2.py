@@ -1,4 +1,4 @@
-"""Protocol 2 of transactions (KIP-890) at a broker of ours, and what is verified of producers of protocol 1.
+"""Protocol 2 of transactions (KIP-890) at our broker, and the verification of producers of protocol 1.
 
 Numbers are those of the checks in spec/transactions.md.
 """
@@ -113,7 +113,7 @@ def test_55_what_was_not_added_is_refused_in_the_code_of_each_version(tmp_path: 
             await add_offsets(peer, pair, "g")
             assert await commit_offset(peer, pair, "g", A, 5) == 0
             await ended(peer, pair)
-            assert await send(peer, pair, A, 0, b"a") == (48, -1)  # even what is there already: none is open any more
+            assert await send(peer, pair, A, 0, b"a") == (48, -1)  # even a duplicate: no transaction is open
             assert (await read(peer, A)).last_stable_offset == 2
 
     run(work())
@@ -162,7 +162,7 @@ def test_69_offsets_wait_in_the_code_of_each_version_while_the_coordinator_of_th
     run(work())
 
 
-def test_77_what_comes_late_leaves_nothing_hanging(tmp_path: Path) -> None:
+def test_77_late_records_leave_no_hanging_transaction(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path) as (_, peer):
             pair = await begin(peer)
@@ -183,7 +183,7 @@ def test_77_what_comes_late_leaves_nothing_hanging(tmp_path: Path) -> None:
     run(work())
 
 
-def test_the_feature_is_told_to_those_who_can_read_it(tmp_path: Path) -> None:
+def test_only_clients_that_can_read_the_feature_get_it(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, {**SETTINGS, "as.version": RELEASE}) as broker:
             peer = await Peer.of(broker)

@@ -135,7 +135,7 @@ def test_offsets_join_a_transaction_that_another_broker_coordinates(tmp_path: Pa
     run(work())
 
 
-def test_55_77_what_comes_late_is_refused_by_leaders_on_other_brokers_in_protocol_1(tmp_path: Path) -> None:
+def test_55_77_late_records_are_refused_by_leaders_on_other_brokers_in_protocol_1(tmp_path: Path) -> None:
     async def work() -> None:
         async with verifying(tmp_path) as members:
             _, peer = await coordinator(members)
@@ -198,7 +198,7 @@ def test_56_records_are_refused_with_19_while_the_coordinator_does_not_answer(
 
 
 @pytest.mark.parametrize(("code", "told"), [(31, 48), (42, 42)])
-def test_what_a_coordinator_says_to_the_whole_request_is_told_to_the_producer(
+def test_the_producer_gets_the_coordinators_error_for_the_whole_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, told: int
 ) -> None:
     async def work() -> None:
@@ -218,7 +218,7 @@ def test_what_a_coordinator_says_to_the_whole_request_is_told_to_the_producer(
     run(work())
 
 
-def test_a_coordinator_of_before_3_6_is_not_asked_and_its_transactions_go_on(tmp_path: Path) -> None:
+def test_a_coordinator_older_than_3_6_is_not_asked_and_its_transactions_continue(tmp_path: Path) -> None:
     async def work() -> None:
         async with cluster(tmp_path, **SETTINGS) as members, Client(members.bootstrap) as client:
             await make(members, client, partitions=3)
@@ -278,7 +278,7 @@ def test_many_transactions_are_asked_about_together(tmp_path: Path, monkeypatch:
     run(work())
 
 
-# ---- who waits with whom
+# ---- requests that wait together
 
 
 def question(epoch: int = 0, places: Sequence[int] = (0,), *, producer_id: int = 7, joins: bool = False) -> _Question:

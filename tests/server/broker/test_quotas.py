@@ -166,7 +166,7 @@ def test_a_set_that_is_larger_than_what_may_be_had_at_once_is_refused_again_and_
     served(work)
 
 
-def test_a_session_goes_on_behind_a_fetch_that_was_held_back() -> None:
+def test_a_session_continues_after_a_throttled_fetch() -> None:
     async def work(broker: OnClock, peer: Peer) -> None:
         await produce(peer, 600)
         begun = await peer.ask(asking("t", 0, session_epoch=0), 11, FetchResponse)
@@ -356,7 +356,7 @@ def test_deletions_and_new_partitions_are_counted_too_and_what_is_refused_otherw
     served(work)
 
 
-def test_topics_that_are_made_because_somebody_asks_for_them_hold_their_client_back() -> None:
+def test_topics_that_are_created_by_a_metadata_request_throttle_its_client() -> None:
     async def work(broker: OnClock, peer: Peer) -> None:
         await put(peer, {CLIENT_ID: "test"}, **{MUTATION: 0.1})
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"asked-{number}") for number in range(3)])
@@ -406,7 +406,7 @@ def test_connections_beyond_the_rate_of_a_listener_wait() -> None:
 # ---- what changes quotas, and tells them
 
 
-def test_quotas_are_told_as_they_are_filtered() -> None:
+def test_quotas_are_listed_as_filtered() -> None:
     async def work(_: OnClock, peer: Peer) -> None:
         entities: list[Entity] = [
             {USER: "a b"}, {USER: None}, {USER: "a b", CLIENT_ID: "c/d"}, {USER: None, CLIENT_ID: None},

@@ -39,7 +39,7 @@ async def logged_in(broker: Broker) -> Raw:
     return raw
 
 
-def test_a_login_says_how_long_it_holds_and_whoever_asks_later_loses_the_connection() -> None:
+def test_a_login_says_how_long_it_is_valid_and_a_later_request_loses_the_connection() -> None:
     """Check 14."""
 
     async def work(broker: Timed) -> None:
@@ -53,7 +53,7 @@ def test_a_login_says_how_long_it_holds_and_whoever_asks_later_loses_the_connect
     within(work, Timed())
 
 
-def test_clients_that_are_not_told_are_held_to_it_too() -> None:
+def test_clients_without_the_notice_are_held_to_it_too() -> None:
     async def work(broker: Timed) -> None:
         for head in (None, HANDSHAKE_V0):
             raw = await Raw.to(broker)
@@ -87,7 +87,7 @@ def test_a_second_login_before_or_after_the_end_begins_a_new_session(passed_ms: 
 
 
 @pytest.mark.parametrize(("token", "why"), [(BOB, b"from User.alice: User.bob"), (WRONG, b"Invalid username")])
-def test_a_second_login_as_somebody_else_is_refused(token: bytes, why: bytes) -> None:
+def test_a_second_login_as_another_user_is_refused(token: bytes, why: bytes) -> None:
     """Check 16."""
 
     async def work(broker: Timed) -> None:
@@ -172,7 +172,7 @@ def test_a_time_that_is_none_stops_the_start() -> None:
         within(work, broker)
 
 
-def test_our_client_logs_in_anew_before_its_login_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_client_logs_in_again_before_its_login_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magicbyte.access.client.connection._RENEWED_AT", 0.0)
 
     async def work(broker: Timed) -> None:

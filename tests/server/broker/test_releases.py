@@ -76,7 +76,7 @@ def frame(message: ApiVersionsRequest | MetadataRequest, version: int) -> bytes:
 
 
 def too_new(key: int, version: int) -> bytes:
-    """Return a request without a body in a version that nobody knows, its header that of flexible ones."""
+    """Return a request without a body in an unknown version, its header that of flexible ones."""
     head = struct.pack(">hhih4sB", key, version, 7, 4, b"test", 0)
     return struct.pack(">i", len(head)) + head
 
@@ -104,7 +104,7 @@ def test_0_8_2_closes_where_it_does_not_know_the_request(tmp_path: Path) -> None
     assert run(of(tmp_path, "0.8.2", frame(ApiVersionsRequest(), 0))) == [CLOSED]
 
 
-def test_0_9_0_leaves_requests_that_it_does_not_know_unanswered_and_goes_on(tmp_path: Path) -> None:
+def test_0_9_0_leaves_unknown_requests_unanswered_and_continues(tmp_path: Path) -> None:
     answers = run(of(tmp_path, "0.9.0", frame(ApiVersionsRequest(), 0), frame(METADATA, 0), answers=1))
     assert len(answers) == 1
     assert MetadataResponse.read(memoryview(answers[0])[8:], 0).brokers
@@ -124,7 +124,7 @@ def test_from_0_10_on_a_version_that_is_too_new_closes(name: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "listed"), [("0.10.2", []), ("2.3", []), ("2.4", [(18, 0, 3)]), ("4.0", [(18, 0, 4)])]
 )
-def test_from_2_4_on_a_client_is_told_which_versions_of_api_versions_there_are(
+def test_from_2_4_on_a_client_gets_the_versions_of_api_versions(
     name: str, listed: list[tuple[int, int, int]], tmp_path: Path
 ) -> None:
     (answer,) = run(of(tmp_path, name, too_new(18, 60)))

@@ -94,7 +94,7 @@ NO_TOPIC, NO_GROUP, NO_CLUSTER = (
 async def give(
     broker: Broker, operation: AclOperation, kind: ResourceType = TOPIC, name: str = "t", **named: Any
 ) -> None:
-    """Let everybody, or nobody, do something."""
+    """Allow an operation for all users, or deny it."""
     assert broker.authorizer is not None
     permission = named.get("permission", Permission.ALLOW)
     resource = ResourcePattern(
@@ -455,7 +455,7 @@ def test_a_right_that_is_taken_away_while_a_reader_waits_for_records_is_gone_whe
     serving(tmp_path, work)
 
 
-def test_operations_that_are_allowed_are_told_where_they_are_asked_for(tmp_path: Path) -> None:  # [67]
+def test_allowed_operations_are_in_the_answer_if_requested(tmp_path: Path) -> None:  # [67]
     async def work(broker: Broker, peer: Peer) -> None:
         await give(broker, AclOperation.READ)
         asked = metadata.MetadataRequest(

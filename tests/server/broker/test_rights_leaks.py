@@ -1,4 +1,4 @@
-"""Whoever may not describe a topic or a group learns nothing of it: not by codes, sizes, or the work of an answer."""
+"""A user without the right to describe a topic or group learns nothing of it: not by codes, sizes, or an answer's work."""
 
 from __future__ import annotations
 

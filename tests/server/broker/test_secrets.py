@@ -91,7 +91,7 @@ class Run:
             self.said.append(self.broker.communicate()[0])
 
     def command(self, *arguments: str | Path, code: int = 0, stdin: bytes = b"", **environment: str) -> bytes:
-        """Run a command of ours; keep and return what it says."""
+        """Run one of our commands; keep and return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "magicbyte", *arguments],
             input=stdin,
@@ -145,7 +145,7 @@ class ProcessList:
 
 
 async def prepare(run: Run) -> None:
-    """Make a topic, a user of SCRAM, whose password the broker is not told, and some records."""
+    """Make a topic, a user of SCRAM, whose password the broker does not get, and some records."""
     salt = b"salt of a test"
     salted = hashlib.pbkdf2_hmac("sha256", SCRAM.encode(), salt, 4096)
     async with Client(run.plain) as client:

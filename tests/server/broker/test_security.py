@@ -57,7 +57,7 @@ def proved(challenge: str, bare: str, password: str, nonce: str | None = None, e
     ("protocol", "mechanism"),
     [("SSL", "PLAIN"), *itertools.product(["SASL_PLAINTEXT", "SASL_SSL"], ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])],
 )
-def test_what_is_written_over_a_secured_listener_is_read_again(protocol: str, mechanism: str) -> None:
+def test_records_written_over_a_secured_listener_are_read_back(protocol: str, mechanism: str) -> None:
     async def work(broker: Broker) -> None:
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client(mechanism=mechanism)) as client:
@@ -149,7 +149,7 @@ FIRST_FRAMES = {
 
 
 @pytest.mark.parametrize("frame", FIRST_FRAMES.values(), ids=FIRST_FRAMES)
-def test_whoever_begins_with_something_else_gets_no_byte(frame: str) -> None:
+def test_a_client_that_begins_with_another_request_gets_no_byte(frame: str) -> None:
     async def work(broker: Broker) -> None:
         raw = await Raw.to(broker)
         assert await raw.ask(frame) == b""

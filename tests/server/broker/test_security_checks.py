@@ -46,7 +46,7 @@ USER: Final = "alice"
 FIRST: Final = "n=alice,r=abc"
 
 
-def test_13_whoever_sends_a_byte_now_and_then_is_not_waited_for() -> None:
+def test_13_a_client_that_sends_single_bytes_is_disconnected() -> None:
     """The time for a login is that of the whole login."""
 
     async def work(broker: Broker) -> None:
@@ -84,7 +84,7 @@ def test_26_a_changed_credential_counts_for_the_next_login_and_ends_no_connectio
     run(work, secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1"))
 
 
-def test_25_27_credentials_that_are_damaged_or_too_weak_let_nobody_in_and_the_log_is_not_filled(
+def test_25_27_damaged_or_weak_credentials_admit_no_user_and_the_log_is_not_filled(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     good = credential_of_password("SCRAM-SHA-256", USERS[USER], b"salt").dump()
@@ -116,7 +116,7 @@ def test_25_27_credentials_that_are_damaged_or_too_weak_let_nobody_in_and_the_lo
     assert not any("salt=" in each for each in lines)
 
 
-def test_39_a_setting_without_the_prefix_asks_nobody_for_a_certificate_who_logs_in(tmp_path: Path) -> None:
+def test_39_a_setting_without_the_prefix_requires_no_certificate_of_clients_that_log_in(tmp_path: Path) -> None:
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.certificate)
     trust = str(tmp_path / "ca.pem")
@@ -288,7 +288,7 @@ def test_85_half_open_connections_make_way_for_new_ones_and_other_listeners_serv
     run(work, secured(protocol))
 
 
-def test_67_without_an_authorizer_everybody_may_do_everything_and_is_told_so(tmp_path: Path) -> None:
+def test_67_without_an_authorizer_all_operations_are_allowed_and_reported_as_such(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path) as broker:
             await broker.parts.topic_changes.create("t")

@@ -1,4 +1,4 @@
-"""Fetch sessions: what a reader has to name, and what it is told."""
+"""Fetch sessions: the partitions that a request names, and those in the response."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def told(response: FetchResponse) -> list[str]:
     return [topic.topic for topic in response.responses for _ in topic.partitions]
 
 
-def test_a_session_tells_only_what_is_new_and_reads_on_where_it_was_told_to(folder: Path) -> None:
+def test_a_session_returns_only_changes_and_reads_on_from_the_given_offsets(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
             for name in ("topic", "other", "third"):
@@ -57,7 +57,7 @@ def test_a_session_tells_only_what_is_new_and_reads_on_where_it_was_told_to(fold
             forgotten = [ForgottenTopic(topic="other", partitions=(0,))]
             assert told(await ask(asking(number, 5, forgotten_topics_data=forgotten))) == ["topic"]
             assert told(await ask(asking(number, 6, "nowhere", "topic", offset=3))) == ["nowhere"]
-            assert told(await ask(asking(number, 7))) == ["nowhere"]  # an error is told as long as it lasts
+            assert told(await ask(asking(number, 7))) == ["nowhere"]  # an error is reported as long as it lasts
             assert (await ask(asking(number, 7))).error_code == 71
             assert (await ask(asking(number + 1, 1))).error_code == 70
             again = await ask(asking(number, 0, "topic"))
@@ -84,7 +84,7 @@ def test_a_full_house_keeps_who_is_there_until_one_has_not_been_used_for_long() 
     assert kept.begin(asking(1, 2), monotonic_ms=0).error == 0
 
 
-def test_epochs_go_on_at_one_behind_the_last() -> None:
+def test_epochs_continue_at_one_after_the_last() -> None:
     kept = Sessions(lambda: 5)
     session = kept.begin(asking(0, 0, "topic"), monotonic_ms=0).session
     assert session is not None

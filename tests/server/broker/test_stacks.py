@@ -27,7 +27,7 @@ CODEC = "magicbyte.engine.protocol"
 
 
 def modules_of(frame: FrameType | None) -> Iterator[str]:
-    """Yield the modules of ours from a frame upwards to the dispatcher, each run of one once."""
+    """Yield our modules from a frame upwards to the dispatcher, each run of one once."""
     last = ""
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -148,7 +148,7 @@ def test_what_cannot_be_made_leaves_nothing(
     assert world.metadata.children(layout.TOPICS) == world.metadata.children("/config/topics") == ["is.there"]
 
 
-def test_partitions_are_added_behind_those_that_there_are(world: World) -> None:
+def test_partitions_are_added_after_the_existing_ones(world: World) -> None:
     topics = world.start()
     first = topics.create("t", 2)
     assert topics.add_partitions("t", 4, assignments=[[0], [0]]).partitions == 4
@@ -408,7 +408,7 @@ def test_producer_ids_begin_in_an_empty_node_which_kafka_creates_at_its_start(wo
     assert layout.load_last_producer_id(world.metadata.get("/latest_producer_id_block").data) == 1041
 
 
-def test_producer_ids_go_on_behind_the_block_that_was_noted(world: World) -> None:
+def test_producer_ids_continue_after_the_recorded_block(world: World) -> None:
     store = world.metadata
     assert [ProducerIds(store, 3).next() for _ in range(2)] == [0, 1000]
     assert layout.load("", store.get("/latest_producer_id_block").data) == {

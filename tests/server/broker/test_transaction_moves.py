@@ -57,7 +57,7 @@ async def transacting(folder: Path, *, factor: int = 3) -> AsyncIterator[Members
         await make(members, client, factor, partitions=3)
         await until(
             lambda: all(has_partition(each.topics, *C) for each in members.brokers.values())
-        )  # whoever coordinates
+        )  # whichever broker coordinates
         peer = await Peer.of(members.brokers[1])
         while await found(peer):
             await asyncio.sleep(0.01)
@@ -255,7 +255,7 @@ def test_75_a_partition_that_a_recreated_topic_does_not_have_needs_no_marker(tmp
     run(work())
 
 
-def test_a_coordinator_that_is_lost_in_the_middle_is_succeeded_by_one_that_goes_on(tmp_path: Path) -> None:
+def test_a_coordinator_that_is_lost_in_the_middle_is_succeeded_by_one_that_continues(tmp_path: Path) -> None:
     async def work() -> None:
         async with transacting(tmp_path) as members:
             broker, peer = await coordinator(members)

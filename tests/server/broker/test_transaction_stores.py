@@ -1,4 +1,4 @@
-"""What the coordinator of transactions appends, and what holds up nothing else: waits, refusals and faults of ours."""
+"""Appends of the transaction coordinator; waits, refusals and bugs that delay nothing else."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def once(real: Callable[..., Any], what: Exception, times: int = 1) -> Callable[
     return failing
 
 
-def test_a_fault_of_ours_in_an_append_is_told_and_the_next_request_is_served(
+def test_a_bug_in_an_append_is_reported_and_the_next_request_is_served(
     tmp_path: Path, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -129,7 +129,7 @@ def test_a_fault_of_ours_in_an_append_is_told_and_the_next_request_is_served(
     assert "records of transactional ids could not be stored" in caplog.text
 
 
-def test_a_fault_of_ours_behind_an_append_ends_no_other(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_bug_after_an_append_ends_no_other(tmp_path: Path, monkeypatch: Patch) -> None:
     async def work() -> None:
         async with serving(tmp_path, **ONE) as (broker, peer):
             pair = await begin(peer)
@@ -148,7 +148,7 @@ def test_a_fault_of_ours_behind_an_append_ends_no_other(tmp_path: Path, monkeypa
 
 @asynccontextmanager
 async def loading(folder: Path) -> AsyncIterator[tuple[Broker, Peer, Callable[[], Coroutine[Any, Any, int]]]]:
-    """Give a broker whose ids can be loaded again, and what begins that and returns the code behind it."""
+    """Give a broker whose ids can be loaded again, and a function that loads them and returns the code after it."""
     async with serving(folder, **ONE) as (broker, peer):
         await begin(peer)
 
@@ -173,7 +173,7 @@ def test_a_log_for_which_there_are_no_descriptors_is_read_again(tmp_path: Path, 
     run(work())
 
 
-def test_a_fault_of_ours_in_a_load_gives_up_that_partition_until_it_is_led_anew(
+def test_a_bug_in_a_load_gives_up_that_partition_until_the_next_term(
     tmp_path: Path, monkeypatch: Patch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:
@@ -198,7 +198,7 @@ async def completed(peer: Peer, pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("place", ["write_markers", "_known_leader", "_marked"])
-def test_a_marker_that_a_fault_of_ours_keeps_back_is_sent_again(
+def test_a_marker_that_a_bug_keeps_back_is_sent_again(
     tmp_path: Path, monkeypatch: Patch, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Transactions at a broker of ours, by requests as they are: what is answered, what is written, what readers get.
+"""Transactions at our broker, by raw requests: answers, log contents, and the records of readers.
 
 Numbers are those of the checks in spec/transactions.md.
 """
@@ -190,7 +190,7 @@ def test_a_transaction_index_that_is_lost_beside_a_clean_shutdown_makes_no_abort
     run(work())
 
 
-def test_27_readers_stop_in_front_of_a_transaction_whose_end_is_answered_until_its_marker_is_there(
+def test_27_readers_stop_before_a_transaction_whose_end_is_answered_until_its_marker_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work() -> None:
@@ -331,7 +331,7 @@ def test_64_to_67_offsets_count_when_their_transaction_commits_over_a_restart(tm
     run(work())
 
 
-def test_a_restart_in_the_middle_goes_on_with_the_transaction(tmp_path: Path) -> None:
+def test_after_a_restart_in_the_middle_the_transaction_continues(tmp_path: Path) -> None:
     async def work() -> None:
         async with serving(tmp_path) as (broker, peer):
             pair = await begin(peer)

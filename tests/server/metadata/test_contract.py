@@ -270,7 +270,7 @@ def test_what_could_not_be_read_is_not_watched(store: MetadataStore) -> None:
     assert told == []
 
 
-def test_a_closed_session_is_told_nothing(session: Open) -> None:
+def test_a_closed_session_gets_no_event(session: Open) -> None:
     store, other = session(), session()
     told: list[str] = []
     store.exists("/a", lambda _event, path: told.append(path))

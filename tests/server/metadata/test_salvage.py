@@ -150,7 +150,7 @@ def test_a_write_ahead_log_that_a_crash_cut_is_no_damage(killed: Path, tmp_path:
 
 
 def test_an_empty_database_beside_a_write_ahead_log_is_damaged(killed: Path, tmp_path: Path) -> None:
-    """SQLite would delete the log, and begin anew."""
+    """SQLite would delete the log, and start a new one."""
     directory = copied(killed, tmp_path / "logs")
     os.truncate(directory / FILE_NAME, 0)
     _, salvaged = opened(directory)
@@ -161,7 +161,7 @@ def test_an_empty_database_beside_a_write_ahead_log_is_damaged(killed: Path, tmp
 # ---- found in the quarantine
 
 
-def test_a_database_that_is_only_in_the_quarantine_is_gone_on_from(base: Path, tmp_path: Path) -> None:
+def test_a_database_that_is_only_in_the_quarantine_is_restored(base: Path, tmp_path: Path) -> None:
     """An earlier version moved it there before the new one was durable."""
     directory = copied(base, tmp_path / "logs")
     (directory / "quarantine").mkdir()
@@ -331,7 +331,7 @@ class CrashFiles(LocalFiles):
 
 @pytest.fixture
 def at_each_statement(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[str], None]]:
-    """Whoever is in the list is called before each SQL statement."""
+    """Functions in the list are called before each SQL statement."""
     called: list[Callable[[str], None]] = []
     connect = sqlite3.connect
 
@@ -466,7 +466,7 @@ salvage.open_metadata(Path(sys.argv[1]), Clock(), lambda store: store.create("/a
 @pytest.mark.parametrize(
     "steps", [pytest.param(each, marks=() if each in (4, 7) else pytest.mark.slow) for each in range(14)]
 )
-def test_a_start_goes_on_where_a_killed_one_ended(killed: Path, tmp_path: Path, steps: int) -> None:
+def test_a_start_continues_where_a_killed_one_ended(killed: Path, tmp_path: Path, steps: int) -> None:
     directory = copied(killed, tmp_path / "logs")
     flip(directory / FILE_NAME, COLUMN_NAME)
     damaged = (directory / FILE_NAME).read_bytes()[3840:3880]

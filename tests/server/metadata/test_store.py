@@ -120,7 +120,7 @@ def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 1 << 16 | 1, 1 << 31 | 1])
-def test_a_later_format_is_refused_and_left_as_it_is(tmp_path: Path, version: int) -> None:
+def test_a_later_format_is_refused_and_left_unchanged(tmp_path: Path, version: int) -> None:
     path = tmp_path / "later.sqlite"
     with contextlib.closing(SqliteStore(str(path), Clock())) as store:
         store.create("/a", b"1")
@@ -136,9 +136,7 @@ def test_a_later_format_is_refused_and_left_as_it_is(tmp_path: Path, version: in
         assert store.get("/a").data == b"1"
 
 
-def test_after_a_write_that_failed_nothing_is_changed_any_more(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_after_a_failed_write_there_is_no_further_change(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = SqliteStore(str(tmp_path / "tree.sqlite"), Clock())
     store.create("/a", b"1")
     store._file._database.execute("PRAGMA query_only = 1")

@@ -1,4 +1,4 @@
-"""The tree from keeper to keeper: what goes along, what stays behind, what is refused."""
+"""The tree from keeper to keeper: transferred nodes, omitted ones, and refusals."""
 
 import uuid
 from pathlib import Path
@@ -83,13 +83,13 @@ def test_a_topic_is_never_in_the_target_without_its_settings() -> None:
         (store(other={}), "but the source does not"),
     ],
 )
-def test_another_cluster_is_refused_and_left_as_it_is(target: MemoryStore, why: str) -> None:
+def test_another_cluster_is_refused_and_left_unchanged(target: MemoryStore, why: str) -> None:
     with pytest.raises(MetadataError, match=why):
         transfer(store(t={}), target)
     assert target.exists(layout.topic_path("t")) is None
 
 
-def test_a_topic_that_was_made_anew_is_another_one() -> None:
+def test_a_recreated_topic_is_another_one() -> None:
     found = []
     for number in (1, 2):
         tree = store()
@@ -107,7 +107,7 @@ def test_topics_of_enriched_sets_are_refused_for_kafka() -> None:
     assert transfer(source, MemoryStore(Clock())).topics == 1
 
 
-def test_what_is_left_out_for_kafka_is_what_the_table_of_settings_calls_ours() -> None:
+def test_settings_left_out_for_kafka_are_those_that_the_table_of_settings_calls_ours() -> None:
     from magicbyte.cli.metadata import OURS as LEFT_OUT
     from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
 

@@ -192,7 +192,7 @@ def test_a_quota_is_written_as_kafka_writes_it(limits: dict[str, float], text: s
     assert list(layout.load_config(path, store.get(path).data).values()) == [text]
 
 
-def test_an_unreadable_node_of_which_only_a_part_would_change_is_left_as_it_is() -> None:
+def test_an_unreadable_node_of_which_only_a_part_would_change_is_left_unchanged() -> None:
     store = new_tree()
     store.create("/config/users/u", b"{}")
     store.create("/kafka-acl/Topic/t", b"{}", parents=True)
