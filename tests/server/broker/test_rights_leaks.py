@@ -1,4 +1,4 @@
-"""A user without the right to describe a topic or group learns nothing of it: not by codes, sizes, or an answer's work."""
+"""A user without the right to describe a topic or group learns nothing of it: not by codes, sizes, or work done."""
 
 from __future__ import annotations
 
