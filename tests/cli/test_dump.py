@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from engine.records.enriched_control import build_enriched_control
 from golden_data import Case, Stage, checkpoints, log_case, log_cases, one_of_each_kind, scratch, unpack
+from kraft_data import KraftNode, nodes
 from magicbyte.cli.main import main
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.records.control import ControlType, build_marker
@@ -32,6 +33,8 @@ from magicbyte.engine.records.message import build_message, build_wrapper
 LOG = "00000000000000000000.log"
 CASES = log_cases()
 BEYOND = ("2.8.2/crash-tear.crashed", "00000000000000000049.index")  # its entry lies beyond the cut; the tool fails
+KRAFT = "__cluster_metadata-0"
+LEADER = re.compile(r" LeaderChange: .*")  # tools before 4.1 print its type only, as this one
 DECODERS = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "--transaction-log-decoder"}
 
 
@@ -189,6 +192,18 @@ def test_records_of_kraft_are_named() -> None:
     assert records[-1].endswith(' SnapshotFooter {"version":0}')
     assert len(records) == 8
     assert all(' payload: {"type":"FEATURE_LEVEL_RECORD","version":0,' in line for line in records[1:-1])
+
+
+@pytest.mark.parametrize("node", [each for each in nodes() if each.case.endswith(("clean-a", "dynamic-a"))], ids=str)
+def test_a_metadata_log_is_dumped_line_by_line_as_by_kafkas_tool(node: KraftNode, tmp_path: Path) -> None:
+    files = {path.rpartition("/")[2]: data for path, data in node.files().items() if path.startswith(KRAFT)}
+    folder = unpack(files, tmp_path / KRAFT)
+    expected = node.dumps()
+    printed = lines(*(folder / name for name in expected), "--deep-iteration", "--cluster-metadata-decoder")
+    found = by_file(printed)
+    assert found == {
+        name: [LEADER.sub(" controlType: LEADER_CHANGE(2)", line) for line in each] for name, each in expected.items()
+    }
 
 
 # ---- text files

@@ -47,7 +47,6 @@ def test_reports_are_made_json_by_the_room_that_makes_them() -> None:
         "cli/output.py say_json",
         "cli/render.py _json",
         "cli/render.py _as_json",
-        "cli/dump_decoders.py _json",
     }  # a value as JSON, any value
     assert helpers == output | {"cli/migrate.py to_json"}
 

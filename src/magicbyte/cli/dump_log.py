@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.engine.codecs import Codec, Lz4Header, decompress
-from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError
+from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError, ProtocolError
 from magicbyte.engine.log.files.reader import read_chunks
+from magicbyte.engine.protocol.kafka_json import fields_of
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.control import ControlType, parse_control_record
@@ -20,13 +21,13 @@ from magicbyte.engine.records.enriched import EnrichedMessage, Tag
 from magicbyte.engine.records.entry import Entry, dialect_doubt, entries, parse_entry
 from magicbyte.engine.records.layout import CODEC_MASK, Dialect, TimestampType
 from magicbyte.engine.records.message import MessageView
-from magicbyte.engine.wire.reader import Reader
 
 if TYPE_CHECKING:
     from magicbyte.cli.dump_decoders import Decoder
     from magicbyte.engine.log.files.chunk import Chunk
     from magicbyte.engine.log.files.reader import DamageHandler
     from magicbyte.engine.ports import ReadableFile
+    from magicbyte.engine.protocol.message import Message
 
 Fields = dict[str, Any]
 
@@ -266,20 +267,31 @@ def _control(record: Record) -> Fields:
     if control.ends_transaction:
         return {"type": control.type.name, "coordinatorEpoch": control.coordinator_epoch}
     fields: Fields = {"type": control.type.name, "typeId": control.type_id}
-    if control.value is not None and control.type in _SMALL_MESSAGES:
-        reader = Reader(control.value)
-        fields["data"] = {
-            name: reader.int16() if size == 2 else reader.int64() for name, size in _SMALL_MESSAGES[control.type]
-        }
+    if control.value is not None and (kind := _message_of(control.type)) is not None:
+        try:
+            fields["data"] = fields_of(kind.read_at(control.value, 0, 0)[0])
+        except ProtocolError as error:
+            raise CorruptRecordError(
+                f"{error.field} of a control record", expected=error.expected, found=error.found
+            ) from error
     return fields
 
 
-_SMALL_MESSAGES = {
-    ControlType.SNAPSHOT_HEADER: (("version", 2), ("lastContainedLogTimestamp", 8)),
-    ControlType.SNAPSHOT_FOOTER: (("version", 2),),
-    ControlType.KRAFT_VERSION: (("version", 2), ("kRaftVersion", 2)),
-}
-"""Fields of KRaft's control records, with their sizes in bytes; tagged fields follow. Source: Kafka's schemas."""
+def _message_of(control: ControlType) -> type[Message] | None:
+    """Return the message in a control record of KRaft. Kafka reads version 0 of each, whatever its field says."""
+    from magicbyte.engine.protocol.messages.kraft_version_record import KRaftVersionRecord
+    from magicbyte.engine.protocol.messages.leader_change_message import LeaderChangeMessage
+    from magicbyte.engine.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
+    from magicbyte.engine.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
+    from magicbyte.engine.protocol.messages.voters_record import VotersRecord
+
+    return {
+        ControlType.LEADER_CHANGE: LeaderChangeMessage,
+        ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+        ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+        ControlType.KRAFT_VERSION: KRaftVersionRecord,
+        ControlType.KRAFT_VOTERS: VotersRecord,
+    }.get(control)
 
 
 def _camel(name: str) -> str:

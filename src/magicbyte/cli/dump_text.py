@@ -8,6 +8,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from magicbyte.engine.protocol.kafka_json import json_text
+
 Fields = dict[str, Any]
 Show = Callable[[bytes], str]
 """Converts the bytes of keys and values to text."""
@@ -120,10 +122,18 @@ def _contents(fields: Fields, contents: Show) -> list[str]:
     return [f"{name}: {contents(cell)}" for name, cell in cells.items() if cell is not None]
 
 
+_CONTROL_NAMES = {
+    "SNAPSHOT_HEADER": "SnapshotHeader",
+    "SNAPSHOT_FOOTER": "SnapshotFooter",
+    "KRAFT_VERSION": "KRaftVersion",
+    "KRAFT_VOTERS": "KRaftVoters",
+}
+"""Control records that Kafka's tool prints as JSON. It prints a change of the leader so from 4.1 on."""
+
+
 def _control(fields: Fields) -> str:
-    names = {"SNAPSHOT_HEADER": "SnapshotHeader", "SNAPSHOT_FOOTER": "SnapshotFooter", "KRAFT_VERSION": "KRaftVersion"}
-    if "data" in fields:
-        return f"{names[fields['type']]} {json.dumps(fields['data'], separators=(',', ':'))}"
+    if name := _CONTROL_NAMES.get(fields["type"]):
+        return f"{name} {json_text(fields['data'])}"
     if "typeId" in fields:
         return f"controlType: {fields['type']}({fields['typeId']})"
     if fields["type"] in ("ABORT", "COMMIT"):

@@ -7,15 +7,12 @@ which is flexible. Share groups are read as Kafka 4.1 and later write them.
 
 from __future__ import annotations
 
-import base64
 import re
-from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 from magicbyte.engine.coordination.stored import read_stored
-from magicbyte.engine.groups.consumer_protocol import base64_or_null
+from magicbyte.engine.protocol.kafka_json import fields_of
 from magicbyte.engine.protocol.message import Message
 
 
@@ -67,28 +64,4 @@ RECORDS: Final = {
 
 def read_later(kind: type[Message], data: bytes, version: int, tagged: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the fields of a key or value, in the form of Kafka's tools. Raises CorruptRecordError."""
-    return _shown(read_stored(kind, data, version), tagged)
-
-
-def _shown(struct: Any, tagged: frozenset[str]) -> dict[str, Any]:
-    defaults = type(struct)()
-    return {
-        _camel(each.name): _cell(getattr(struct, each.name), tagged)
-        for each in fields(struct)
-        if each.name != "unknown_tags"
-        and not (each.name in tagged and getattr(struct, each.name) == getattr(defaults, each.name))
-    }
-
-
-def _cell(value: Any, tagged: frozenset[str]) -> Any:
-    if is_dataclass(value):
-        return _shown(value, tagged)
-    if isinstance(value, (list, tuple)):
-        return [_cell(each, tagged) for each in value]
-    if isinstance(value, UUID):
-        return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
-    return base64_or_null(value) if isinstance(value, bytes) else value
-
-
-def _camel(name: str) -> str:
-    return re.sub(r"_(.)", lambda found: found[1].upper(), name)
+    return fields_of(read_stored(kind, data, version), tagged)

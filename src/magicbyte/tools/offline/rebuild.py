@@ -306,24 +306,24 @@ class _Rebuilding:
                     raise error.locate(path=chunk.path) from None
                 self._progress(chunk.table.end)
         indexes = {key: indexer.finish().files() for key, indexer in indexers.items()}
-        found = {}
-        for each in rules:
-            made, also = dict(indexes[_shared(each.recovering())]), indexes[_shared(each)]
+        rebuilt = {}
+        for rule in rules:
+            made, also = dict(indexes[_shared(rule.recovering())]), indexes[_shared(rule)]
             snapshots: dict[int, ProducerSnapshot] = {}
-            if each in known:
-                if ended := aborted[_producer_rules(each)]:
+            if rule in known:
+                if ended := aborted[_producer_rules(rule)]:
                     made[TRANSACTION_INDEX] = TransactionIndex(tuple(ended)).to_bytes()
-                snapshots = self._snapshots(each, base, look_ups.last_offset + 1, at_base[_producer_rules(each)])
+                snapshots = self._snapshots(rule, base, look_ups.last_offset + 1, at_base[_producer_rules(rule)])
             files = [
                 _compared(partition, segment, suffix, made.get(suffix), also.get(suffix), sound=look_ups.hold(suffix))
                 for suffix in INDEXES
                 if suffix in made or suffix in segment.companions
             ]
             files += [_compared_snapshot(partition, offset, snapshot) for offset, snapshot in snapshots.items()]
-            if each in known and base == self._bases[-1]:
-                files += _compared_epochs(partition, self._epochs[each.release.ends_epochs_with_older])
-            found[each] = RebuiltSegment(segment, tuple(files))
-        return found
+            if rule in known and base == self._bases[-1]:
+                files += _compared_epochs(partition, self._epochs[rule.release.ends_epochs_with_older])
+            rebuilt[rule] = RebuiltSegment(segment, tuple(files))
+        return rebuilt
 
     def _snapshots(
         self, rules: IndexRules, base: int, end: int, at_base: ProducerSnapshot

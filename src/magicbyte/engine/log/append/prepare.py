@@ -63,7 +63,7 @@ def prepare(
     stored.origin = _CLIENT if request.is_client else _COORDINATOR
     if not has_room:
         stored.room = KEPT_ROOM
-    elif not stored.rebuilt:  # in another format it may be larger than what was sent
+    elif not stored.rebuilt:  # in another format it may be larger than the produced set
         stored.room = Room(rules.max_decompressed_bytes)
     return stored
 

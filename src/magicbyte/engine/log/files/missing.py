@@ -351,7 +351,7 @@ def _missing_between(
     return [] if missing and _was_compacted(partition, known, shortened) else missing
 
 
-class _SegmentStart(NamedTuple):
+class _StartOffsets(NamedTuple):
     """The lowest offset in the first block of a segment, and the last one of its first entry.
 
     Both are the base offset of a segment without entries. The header of a wrapper has its last offset only, so the base
@@ -362,10 +362,10 @@ class _SegmentStart(NamedTuple):
     last_of_first_entry: int
 
 
-def _segment_start(partition: PartitionDirectory, segment: SegmentFiles) -> _SegmentStart:
+def _segment_start(partition: PartitionDirectory, segment: SegmentFiles) -> _StartOffsets:
     for headers in _headers(partition, segment, 0, lambda _: None):
-        return _SegmentStart(int(headers.offset.min()), int(headers.last_offset[0]))
-    return _SegmentStart(segment.base_offset, segment.base_offset)
+        return _StartOffsets(int(headers.offset.min()), int(headers.last_offset[0]))
+    return _StartOffsets(segment.base_offset, segment.base_offset)
 
 
 def _was_compacted(

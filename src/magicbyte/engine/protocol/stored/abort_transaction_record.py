@@ -1,0 +1,65 @@
+"""Generated from AbortTransactionRecord.json. Do not edit: the schema compiler makes it.
+
+AbortTransactionRecord: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from magicbyte.engine.protocol.fields import (
+    new,
+    read_nullable_string,
+    read_tags,
+    unknown,
+    whole,
+    write_nullable_string,
+    write_tags,
+)
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+
+
+@dataclass(slots=True, kw_only=True)
+class AbortTransactionRecord(Message):
+    """In the metadata log: the records of the open transaction do not count.
+
+    reason: Why; null: not known.
+    """
+
+    API_KEY: ClassVar[int | None] = 25
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    reason: str | None = None  # string, versions 0+, nullable, tag 0
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        tags = self._tags(version)
+        if tags or self.unknown_tags:
+            write_tags(buffer, tags, self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[AbortTransactionRecord, int]:
+        self = new(AbortTransactionRecord)
+        self.reason = None
+        if data[at]:
+            tags, at = read_tags(data, at)
+            if 0 in tags:
+                part = tags.pop(0)
+                self.reason = whole(part, read_nullable_string(part, 0, True, "reason"), "reason")
+            self.unknown_tags = unknown(tags)
+        else:
+            self.unknown_tags, at = (), at + 1
+        return self, at
+
+    def _tags(self, version: int) -> list[tuple[int, bytes]]:
+        found: list[tuple[int, bytes]] = []
+        if self.reason is not None:
+            part = Writer()
+            write_nullable_string(part.buffer, self.reason, True, "reason")
+            found.append((0, bytes(part)))
+        return found

@@ -1,0 +1,43 @@
+"""Generated from RemoveAccessControlEntryRecord.json. Do not edit: the schema compiler makes it.
+
+RemoveAccessControlEntryRecord: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.engine.protocol.fields import NULL_UUID, new, read_unknown_tags, read_uuid, write_tags, write_uuid
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoveAccessControlEntryRecord(Message):
+    """In the metadata log: an ACL was removed.
+
+    id: Id of the ACL.
+    """
+
+    API_KEY: ClassVar[int | None] = 19
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    id: UUID = NULL_UUID  # uuid, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.id)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[RemoveAccessControlEntryRecord, int]:
+        self = new(RemoveAccessControlEntryRecord)
+        self.id, at = read_uuid(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at

@@ -1,0 +1,43 @@
+"""Generated from RemoveTopicRecord.json. Do not edit: the schema compiler makes it.
+
+RemoveTopicRecord: version 0, flexible 0+.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+from uuid import UUID
+
+from magicbyte.engine.protocol.fields import NULL_UUID, new, read_unknown_tags, read_uuid, write_tags, write_uuid
+from magicbyte.engine.protocol.message import Message, Tags, Writer
+
+
+@dataclass(slots=True, kw_only=True)
+class RemoveTopicRecord(Message):
+    """In the metadata log: a topic was deleted, with its settings.
+
+    topic_id: Id of the topic.
+    """
+
+    API_KEY: ClassVar[int | None] = 9
+    VALID_VERSIONS: ClassVar[range] = range(1)
+    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+
+    topic_id: UUID = NULL_UUID  # uuid, versions 0+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_uuid(buffer, self.topic_id)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[RemoveTopicRecord, int]:
+        self = new(RemoveTopicRecord)
+        self.topic_id, at = read_uuid(data, at)
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at
