@@ -293,7 +293,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Return the resident memory of a process, two seconds from now: modules are loaded behind the first answer."""
+    """Return the resident memory of a process, two seconds from now: modules are loaded after the first answer."""
     time.sleep(2)
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 

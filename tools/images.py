@@ -93,7 +93,7 @@ def code_of(each: Any, level: Any, target: Any) -> bytes:
     library, function = kernel.compiled_by_numba(origin)
     module = image.module_of(name, library, function, kernel.signature_of(origin))
     if module is None:
-        raise SystemExit(f"tools/images.py: {name}: Numba passes its arguments otherwise than its annotations say")
+        raise SystemExit(f"tools/images.py: {name}: Numba passes its arguments differently from its annotations")
     module.triple, module.data_layout = f"{level.machine}-unknown-linux-gnu", str(target.target_data)
     tuning = llvm.create_pipeline_tuning_options(SPEED)
     tuning.loop_vectorization, tuning.slp_vectorization = True, False  # as Numba has it

@@ -9,7 +9,7 @@ cache may have executed it for them. A place that runs when its module is import
 call any function of the module.
 
 A change that no test notices is a rule without a test, or a change without an effect: then "reason" can be written
-beside it in the result. Rows of the result are kept. `--again` tries those without a reason again, and adds "mended"
+beside it in the result. Rows of the result are kept. `--again` tries those without a reason again, and adds `mended`
 with the test that notices them now. `--tests` names the tests, and leaves out the first run: its rows do not say how
 many tests execute the change. Tests with real ZooKeepers and brokers are left out; rows that need them are made by
 hand. The order of changes depends on the seed and on each change alone, so that other changes of the code do not

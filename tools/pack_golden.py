@@ -25,7 +25,7 @@ def pack_version(source: Path, target: Path) -> None:
 
 
 def main(source: Path) -> None:
-    """Pack `source` into `tests/golden`, replacing what is there."""
+    """Pack `source` into `tests/golden`, replacing older files."""
     (TARGET / "logs").mkdir(parents=True, exist_ok=True)
     (TARGET / "wire").mkdir(parents=True, exist_ok=True)
     for version in sorted((source / "logs").iterdir()):

@@ -14,7 +14,7 @@ hard links to the files of .venv, in which pip replaces names and not contents. 
 3. after them: .venv.old, which the next run removes.
 
 A process that runs meanwhile finds modules that it imports later under the same path. A .venv without the folder
-.venv/magicbyte was made by somebody else (`uv sync`, `python -m venv`): it is theirs, and used as it is.
+.venv/magicbyte was made by another tool (`uv sync`, `python -m venv`): it is used unchanged.
 """
 
 import fcntl
@@ -145,7 +145,7 @@ def python(folder: Path) -> str:
 
 def compile_ahead(lock: int, *, kernels: bool) -> None:
     """Compile bytecode, and kernels, now, so that commands start fast. Failing here only costs time later."""
-    # Some packages carry files that are no Python; compileall mentions them and goes on.
+    # Some packages carry files that are no Python; compileall mentions them and continues.
     quiet([python(VENV), "-I", "-m", "compileall", "-q", "-j0", str(VENV / "lib"), str(ROOT / "src")], lock)
     if not kernels:
         return
@@ -167,7 +167,7 @@ def run(command: Sequence[str], lock: int) -> None:
 
 
 def quiet(command: Sequence[str], lock: int) -> subprocess.CompletedProcess[str]:
-    """Run `command`. It holds the lock too: should we be killed, nobody interferes before it has ended."""
+    """Run `command`. It holds the lock too: should we be killed, no other run interferes before it has ended."""
     return subprocess.run(
         command,
         stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES += [page for page in sorted((ROOT / "docs").rglob("*.md")) if "protocol" not in page.parts]  # that is generated
+CODE: Final = ("src", "tests", "benchmarks", "tools")
 TARGET: Final = (17, 30)
 """Words in a sentence at the 50th and the 90th percentile."""
 BOUND: Final = (13, 22)
@@ -80,6 +81,7 @@ RIDDLES: Final = (
     r"\bwho is who\b",
 )
 """Phrases of the dialect that STYLE's table of before and after replaces, as patterns."""
+_NAME = re.compile(r"^ *(?:async )?(?:def|class) (\w+)", re.MULTILINE)
 _STRING = re.compile(r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"|#[^\n]*')
 _NOT_PROSE = re.compile(r"^```.*?^```|^\|.*?$|^#.*?$|<!--.*?-->|^!\[.*?$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -128,10 +130,16 @@ def test_each_page_reaches_the_target(page: Path) -> None:
 
 @cache
 def prose() -> dict[str, str]:
-    """Return the text of pages and the comments, docstrings and messages of the package, by path; code in it is cut."""
+    """Return the text of pages, and the comments, docstrings and messages of the code, by path; code in it is cut.
+
+    Of tests and benchmarks also the names, as sentences.
+    """
     texts = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        found = [part for part in _STRING.findall(path.read_text(encoding="utf-8")) if " " in part]
+    for path in (each for folder in CODE for each in sorted((ROOT / folder).rglob("*.py")) if each != Path(__file__)):
+        text = path.read_text(encoding="utf-8")
+        found = [part for part in _STRING.findall(text) if " " in part]
+        if path.is_relative_to(ROOT / "tests") or path.is_relative_to(ROOT / "benchmarks"):
+            found += [name.replace("_", " ") for name in _NAME.findall(text)]
         texts[str(path.relative_to(ROOT))] = "\n".join(found)
     return {path: _CODE.sub("`code`", text) for path, text in texts.items()}
 
@@ -145,6 +153,8 @@ def test_a_riddle_is_found_across_lines() -> None:
     assert riddles(r"\bany more\b", "# not any\n    # more") != []
     assert riddles(r"\bany more\b", '"not any "\n    "more"') != []
     assert any(path.startswith("src/") and "Raise CorruptRecordError" in text for path, text in prose().items())
+    names = prose()["tests/form/test_homes.py"]
+    assert "\ntest a second home is found\n" in names, "names of tests are sentences, too"
 
 
 @pytest.mark.parametrize("riddle", RIDDLES)

@@ -49,7 +49,7 @@ def aimed(function: Callable[[], None]) -> Callable[[], None]:
 class Aimed(World):
     """A world with some logs only, which cuts while `self.cutting`, `cuts` times within each operation.
 
-    What a cut leaves that was left before, when as much was expected, is not looked at again.
+    A state after a cut that was checked before, with the same expectations, is not checked again.
 
     `again`: the power goes once more, within each operation of the recovery of what the first cut left, where the names
     that are left end with one of these: of states with equal names one is enough, and operations on names are.
@@ -301,7 +301,7 @@ def a_close_and_a_new_start() -> None:
 
 @aimed
 def a_close_of_a_log_with_an_aborted_transaction() -> None:
-    """The index that tells readers of it was made by an append, and nobody made its name durable before."""
+    """The index that tells readers of it was made by an append, and its name was not durable before."""
     world = Aimed(1, PLAIN, cuts=4)
     data = batch_of(
         0, START_MS, 2, producer_id=TRANSACTIONAL, producer_epoch=0, base_sequence=0, attributes=16,
@@ -326,7 +326,7 @@ def a_start_behind_a_truncation_within_a_batch() -> None:
         log.truncate_to(offset, world.disk.now_ms)
         world.close()
         world.directory, world.cutting = None, True
-        world.go_on(lambda _ledger, end, offset=offset: end == offset)
+        world.reopen(lambda _ledger, end, offset=offset: end == offset)
         assert world.log(COMPACTED).active.base_offset == offset
         for more in range(2):
             appended(world, COMPACTED, plain_batch(offset + more, ledger.epoch, START_MS, 1, 30))
@@ -356,7 +356,7 @@ def appends_and_flushes_with_few_descriptors() -> None:
 
 @aimed
 def a_start_that_puts_damaged_files_aside() -> None:
-    """When the start goes on, what it cannot read is in the quarantine, whatever the power does."""
+    """When the start continues, unreadable files are in the quarantine, whatever the power does."""
     for seed in range(3):
         world = Aimed(seed, PLAIN)
         world.append(PLAIN)
@@ -381,7 +381,7 @@ def a_start_that_puts_damaged_files_aside() -> None:
         disk.observer = None
         directory.release()
         for name in (checkpoints.HIGH_WATERMARK, named):
-            expect(any(name in note for note in directory.notes), f"{name} is told of")
+            expect(any(name in note for note in directory.notes), f"{name} is reported")
         for each in (disk, *cuts):
             there = dict(each.walk())
             expect({damaged, b"no index"} <= set(there.values()), "what was put aside is lost")
@@ -414,7 +414,7 @@ def recovery_of_a_log_with_damage_inside() -> None:
         left, allowed = list[tuple[SimulatedDisk, list[bytes]]](), [each.content for each in batches[:4]]
         disk.observer = functools.partial(_leave, disk, seed, left, allowed)
         log = _opened(disk, config)
-        expect(log.log_end_offset == 4, "the log ends in front of the damage")
+        expect(log.log_end_offset == 4, "the log ends before the damage")
         for at in (4, 5):
             made = plain_batch(at, 1, START_MS + 1, 2, 440)
             allowed.append(made.content)
@@ -423,7 +423,7 @@ def recovery_of_a_log_with_damage_inside() -> None:
             log = _opened(cut, config)
             found = [content for _, content in content_of(log)]
             expect(found == contents[: len(found)], "what was cut off came back, or something was invented")
-            expect(len(found) >= 4, "what is sound in front of damage is lost")
+            expect(len(found) >= 4, "sound data before damage is lost")
             _expect_copies(cut, before)
 
 

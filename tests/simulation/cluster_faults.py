@@ -268,7 +268,7 @@ class ClusterUnderFaults(ABC):
         return self._unlike_image()
 
     def _unlike_image(self) -> str | None:
-        """Return what a broker knows otherwise than the image of the tree has it."""
+        """Return the differences between a broker's state and the image of the tree."""
         image = image_of(self.tree)
         for broker in self.brokers:
             cache, store = broker.served.cache, broker.served.cluster_store

@@ -1,8 +1,8 @@
 """A log directory at work on a disk that loses what was not synced, and what must hold whenever the power goes.
 
 The ledgers keep what was appended, apart from the log's own code; after each cut the directory is opened again and read
-to the end. A cut is thought of within every file operation, on a copy of the disk: the work itself goes on, and now and
-then with what a cut left, or as another process after its own was killed.
+to the end. A cut is thought of within every file operation, on a copy of the disk: the work itself continues, and now
+and then on the disk after a cut, or as another process after its own was killed.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class World:
         again = random.Random(seed).random()
         try:
             noted = recovery_points(disk)
-            if again < 0.2:  # the power goes again while the log is mended
+            if again < 0.2:  # the power goes again while the log is recovered
                 counting = disk.after_a_cut(seed)
                 open_directory(counting).release()
                 at = random.Random(seed).randint(1, max(counting.operations, 1))
@@ -310,7 +310,7 @@ class World:
         self.maintenance.resume(key)
 
     def compact(self, key: TopicPartition) -> None:
-        """Let the worker go on: to the end of a compaction, or not. Segments are small enough to be put together."""
+        """Let the worker continue: to the end of a compaction, or not. Segments are small enough to be put together."""
         for each in (COMPACTED, MERGED):
             log, ledger = self.log(each), self.ledgers[each]
             if self.random.random() < 0.4:
@@ -357,16 +357,16 @@ class World:
             self.roll(PLAIN)
         ends = self.close()
         self.directory = None
-        self.go_on(lambda ledger, end: ledger.end <= end <= ends[ledger.key])  # less where it ended with a hole
+        self.reopen(lambda ledger, end: ledger.end <= end <= ends[ledger.key])  # less where it ended with a hole
 
     def kill(self, key: TopicPartition) -> None:
         """The process dies, nothing is lost that it has written, and nothing more is safe than before."""
         ends = self.ends()
         self.die()
-        self.go_on(lambda ledger, end: ledger.end <= end <= ends[ledger.key])
+        self.reopen(lambda ledger, end: ledger.end <= end <= ends[ledger.key])
 
     def power_cut(self, key: TopicPartition) -> None:
-        """The power goes, and this time the work goes on with what is left."""
+        """The power goes, and this time the work continues on the remaining disk."""
         self.die()
         old, seed = self.disk, self.seed * 1_000_003 + self.disk.operations * 101 + 99
         disk = old.after_a_cut(seed)
@@ -374,7 +374,7 @@ class World:
         self.disk = disk
         disk.operations, disk.counted, disk.observer = old.operations, old.counted, self.observe
         disk.failures = old.failures
-        self.go_on(lambda ledger, end: end >= ledger.least_end())
+        self.reopen(lambda ledger, end: end >= ledger.least_end())
 
     def die(self) -> None:
         assert self.directory is not None
@@ -382,10 +382,10 @@ class World:
         self.directory.release()
         self.directory = None
 
-    def go_on(self, ends_well: Callable[[Ledger, int], bool]) -> None:
-        """Open the directory, and go on with what is in it.
+    def reopen(self, ends_well: Callable[[Ledger, int], bool]) -> None:
+        """Open the directory, and continue with its logs.
 
-        High watermarks are those of the checkpoint, as in Kafka: a truncation in front of one is not noted there.
+        High watermarks are those of the checkpoint, as in Kafka: a truncation below one is not noted there.
         """
         self.open()
         for each, ledger in self.ledgers.items():
@@ -448,7 +448,7 @@ class _Cut(BaseException):
 
 
 def _cut_within(disk: SimulatedDisk, at: int, seed: int) -> SimulatedDisk:
-    """Open the directory, and let the power go at the operation `at`; return the disk behind that."""
+    """Open the directory, and let the power go at the operation `at`; return the disk after that."""
 
     def observe(_kind: str, _path: str) -> None:
         if disk.operations >= at:
@@ -462,5 +462,5 @@ def _cut_within(disk: SimulatedDisk, at: int, seed: int) -> SimulatedDisk:
 
 
 def run(seed: int, steps: int = 200, *, every: int = 1, cuts: int = 1, within: str = "") -> World:
-    """Do the work of one seed; raise BrokenError at the first cut behind which something does not hold."""
+    """Do the work of one seed; raise BrokenError at the first cut after which something does not hold."""
     return World(seed, every=every, cuts=cuts, within=within).run(steps)

@@ -63,8 +63,8 @@ def of_salvage(log: DamagedLog, plan: SegmentPlan) -> Salvaged:
 def is_alike(log: DamagedLog, places: list[tuple[int, int]], index: int) -> bool:
     """Say whether the content at `places[index]`, of all that was taken by offsets, is like a whole entry in its place.
 
-    Its record does not begin in front of it any more: that page lies elsewhere. What is taken in front of it and behind
-    it by offsets is in front and behind in the file. A log that had an entry there would have these same bytes.
+    Its record no longer begins before it: that page lies elsewhere. The entries taken before and after it by offsets
+    lie before and after it in the file. A log that had an entry there would have these same bytes.
     """
     start, end = places[index]
     in_front = index == 0 or places[index - 1][1] <= start
@@ -76,19 +76,20 @@ def is_alike(log: DamagedLog, places: list[tuple[int, int]], index: int) -> bool
 def is_hidden(log: DamagedLog, start: int, end: int) -> bool:
     """Say whether the entry from `start` to `end` lies in what looks like the value of a record or message.
 
-    A page that came to lie in front of it holds the beginning of a record that was really written, and by that record's
-    own lengths it ends behind the entry, exactly where another record or entry begins. The same bytes come about when
-    the record was there, and anything else of its batch was changed: nobody can tell. (docs/internals/salvage.md)
+    A page that was moved before it holds the beginning of a record that was really written, and by that record's own
+    lengths it ends after the entry, exactly where another record or entry begins. The same bytes come about when the
+    record was there, and anything else of its batch was changed: the cases are indistinguishable.
+    (docs/internals/salvage.md)
     """
     content = log.content
     for at in range(max(start - _IN_FRONT, 0), start):
         for (head, stop), written in ((_record(content, at), at), (_message(content, at), at + 8)):
-            if stop >= end and head <= start and _written(log, content[written:head]) and _goes_on(log, stop):
+            if stop >= end and head <= start and _written(log, content[written:head]) and _continues(log, stop):
                 return True
     return False
 
 
-def _goes_on(log: DamagedLog, position: int) -> bool:
+def _continues(log: DamagedLog, position: int) -> bool:
     """Say whether an entry, or a record, begins at `position`, which may also be the file's end."""
     offset = offset_field(log.content[position : position + 8])
     return position == len(log.content) or log.whole.get(offset) == position or _record(log.content, position)[1] > 0
@@ -151,8 +152,8 @@ class Verified:
 def of_verify(log: DamagedLog, findings: Iterable[Finding]) -> Verified:
     """Compare findings with the log's damage.
 
-    Where blocks were moved, which entries are called out of order, and which not, is a matter of view. Of an entry that
-    is hidden nobody can tell that it is whole.
+    Where blocks were moved, which entries are called out of order, and which not, is a matter of view. A hidden entry
+    cannot be recognized as whole.
     """
     found = [(each.position, each.end, each) for each in findings if each.position is not None and each.end is not None]
     scored = Verified(len(log.regions))

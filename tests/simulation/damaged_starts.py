@@ -378,7 +378,7 @@ def a_dialect_of_another_version(disk: SimulatedDisk) -> str:
 
 
 def a_killed_log_with_another_byte() -> None:
-    """Recovery keeps what is in front of it, and cuts off the rest with a copy: of each entry the CRC decides."""
+    """Recovery keeps the entries before it, and cuts off the rest with a copy: the CRC of each entry decides."""
     disk = a_directory(closed=False).after_a_cut(3)
     path = files(disk, LOG)[-1]
     content = bytearray(get(disk, path))
@@ -386,7 +386,7 @@ def a_killed_log_with_another_byte() -> None:
     put(disk, path, bytes(content))
     directory = open_directory(disk)
     log = directory[PLAIN]
-    expect(log.active.size == SIZE, "the log ends in front of the entry that is damaged")
+    expect(log.active.size == SIZE, "the log ends before the damaged entry")
     copies = [each for name, each in disk.walk() if f"/{QUARANTINE}/" in name]
     expect(copies == [bytes(content[SIZE:])], "what was cut off is in the quarantine")
     directory.release()

@@ -2,7 +2,7 @@
 
 Each life of a transformer has a transactional id of its own, so nothing ends what the one before has left open but the
 transaction's timeout. That each record is transformed once rests on the group: a member reads committed offsets where
-no transaction may change them any more (`require_stable`), and offsets of a member of an earlier generation are
+no transaction can still change them (`require_stable`), and offsets of a member of an earlier generation are
 refused. Some members stall between a fetch and its transaction, until others have taken over from them.
 """
 
@@ -61,7 +61,7 @@ class GroupHistory(TransactionHistory):
         positions: dict[TopicPartition, int],
         begun: set[TopicPartition],
     ) -> bool:
-        """Send on some records of a partition; return whether the member may go on before it asks what it is."""
+        """Send on some records of a partition; return whether the member may continue before it asks for its state."""
         found = await self._fetched(producer.client, place, positions[place])
         if found is None or not found.records:
             positions[place] = positions[place] if found is None else found.next_offset

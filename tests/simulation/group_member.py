@@ -66,7 +66,7 @@ class GroupMember:
         def joined(found: JoinGroupResponse) -> int:
             if not found.error_code:
                 self.membership = Membership(found.generation_id, found.member_id)
-                others[:] = [each.member_id for each in found.members]  # only the leader is told of them
+                others[:] = [each.member_id for each in found.members]  # only the leader gets them
             return found.error_code
 
         await self._ask("join", joining, JoinGroupResponse, joined, versions=range(2, 4))

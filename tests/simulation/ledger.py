@@ -260,7 +260,7 @@ def verify_compacted(log: PartitionLog, ledger: Ledger, kept: Sequence[tuple[int
 
 
 def latest_values(records: Iterable[Keyed]) -> dict[bytes | None, bytes]:
-    """What somebody knows of each key who has read all records in their order."""
+    """The state of each key for a reader of all records in their order."""
     known: dict[bytes | None, bytes] = {}
     for _, key, value in records:
         known.pop(key, None)

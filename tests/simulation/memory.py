@@ -2,7 +2,7 @@
 
 
 class Memory:
-    """A ReadableFile that counts what is read of it."""
+    """A ReadableFile that counts the bytes read from it."""
 
     path = "memory"
 

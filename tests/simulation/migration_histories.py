@@ -2,12 +2,12 @@
 
 A cluster goes from one format to the next: canaries before and after the protocol is raised, rolled back or kept, then
 phase 2, broker after broker in any order. Producers and consumers of the old and the new format work all the time, and
-from some moment on the last old ones only read. Beside what `cluster_histories` judges, nobody is ever sent a format
-that the version of their Fetch does not have.
+from some moment on the last old ones only read. In addition to the checks of `cluster_histories`, no client is ever
+sent a format that the version of its Fetch does not have.
 
 Old formats have no leader epochs: two failures at a time lose acknowledged records (KIP-101), with Kafka's brokers as
 with ours. So a fault and a restart of the procedure wait for each other until all replicas are in sync, as the
-procedure says, and until all of them know what is committed: that takes them half a second longer. Where the canary's
+procedure says, and until all of them know the high watermark: that takes them half a second longer. Where the canary's
 peers fetch in the old version their copies are converted: then logs hold equal records, not equal bytes.
 """
 
@@ -192,7 +192,7 @@ class MigrationHistory(History):
             broker.kill()
 
     async def _elsewhere(self, broker: SimulatedBroker, led: list[TopicPartition]) -> None:
-        """Wait until others lead what a broker led: what is removed from it is then in sync elsewhere."""
+        """Wait until others lead the partitions of a broker: its removed data is then in sync elsewhere."""
 
         def not_led() -> list[str]:
             states = {each: load_state("", self._state(each)) for each in led}

@@ -2,7 +2,7 @@
 
 A site is a statement of its own that calls `sync`, `rename` or their like, or an `if` that ends in `raise`: a check. It
 is named by its function, so that lines may move. A mutated function is compiled from its module's source and put in
-place by its code alone: whoever has the function has the mutated one.
+place by its code alone: each reference to the function calls the mutated one.
 """
 
 from __future__ import annotations
@@ -191,13 +191,13 @@ def order_reversed(tree: ast.Module, statement: ast.stmt) -> None:
 
 
 def moved_behind_the_next(tree: ast.Module, statement: ast.stmt) -> None:
-    """Let what comes next happen first: the statement's loop, if there is one, is moved with it."""
+    """Swap the statement with the next one: its loop, if there is one, is moved with it."""
     block, at = _place(tree, (_parents(tree, statement, ast.For) or [statement])[0])
     block[at : at + 2] = reversed(block[at : at + 2])
 
 
 def moved_before_the_last(tree: ast.Module, statement: ast.stmt) -> None:
-    """Let what comes before it happen behind it."""
+    """Swap the statement with the one before it."""
     block, at = _place(tree, (_parents(tree, statement, ast.For) or [statement])[0])
     block[at - 1 : at + 1] = reversed(block[at - 1 : at + 1])
 

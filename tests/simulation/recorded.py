@@ -45,7 +45,7 @@ Key = tuple[int, int]
 
 
 class Recorded:
-    """Records while it is entered what is durable below `root`; what is there already is. Raises BrokenError."""
+    """Records while it is entered which files below `root` are durable; existing ones are. Raises BrokenError."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

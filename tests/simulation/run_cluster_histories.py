@@ -3,8 +3,8 @@
 Run: PYTHONPATH=tests python -m simulation.run_cluster_histories --more 1000 -o tests/simulation/cluster_figures.json
 adds a thousand histories to the file, whose seeds follow on those that are in it, and says with which commit they ran.
 A history that fails is printed with its seed, and runs the same way again: `--seeds 7-7 --verbose` prints its faults
-and what its brokers log, by virtual time. `--again` runs those that failed, with the settings of their runs: what is
-sound now is recorded as mended.
+and what its brokers log, by virtual time. `--again` runs those that failed, with the settings of their runs: a
+seed that is sound now is recorded in `mended`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ByVirtualTime(logging.Handler):
 def ran(
     make: Callable[[int], H], seeds: Iterable[int], failed: dict[int, str], *, seconds: float, verbose: bool
 ) -> Iterator[H]:
-    """Run the history of each seed, and yield it behind that. What is wrong goes into `failed` and to stderr.
+    """Run the history of each seed, and yield it then. Failures go into `failed` and to stderr.
 
     None begins after `seconds` of CPU. `verbose`: what its brokers log goes to stderr, too.
     """
@@ -60,7 +60,7 @@ def ran(
             logger.setLevel(logging.INFO)
         try:
             history.run()
-        except Exception as error:  # noqa: BLE001 (whatever it is, the seed is told)
+        except Exception as error:  # noqa: BLE001 (whatever it is, the seed is reported)
             failed[seed] = f"{type(error).__name__}: {error}"
             print(f"seed {seed}, protocol {history.protocol}: {failed[seed]}", file=sys.stderr, flush=True)
         logger.removeHandler(printer)
@@ -158,7 +158,7 @@ def main() -> int:
     """Run the histories; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", help="first and last, such as 0-99")
-    parser.add_argument("--more", type=int, default=100, help="without --seeds: so many behind those in the file")
+    parser.add_argument("--more", type=int, default=100, help="without --seeds: so many after those in the file")
     parser.add_argument("--sends", type=int, default=200, help="records that are sent in each, at least")
     parser.add_argument("--protocol", choices=FORMATS, help="of all, instead of one from the seed")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further history after so many")

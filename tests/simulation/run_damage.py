@@ -1,6 +1,6 @@
 """Damages logs by many seeds, lets salvage and verify at them, and adds the scores to a file of figures.
 
-A sound log of each kind is made once; every seed damages it anew, at 100 places. The totals: docs/internals/salvage.md.
+A sound log of each kind is made once; every seed damages a copy, at 100 places. The totals: docs/internals/salvage.md.
 Run: PYTHONPATH=tests python -m simulation.run_damage --mib 1024 --kinds v2,nested-nasty --seeds 1-50 --out FILE
 Without --pages no page lies where another one should. Seeds that the file has already are not run again.
 """

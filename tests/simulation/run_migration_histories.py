@@ -3,7 +3,7 @@
 Run (with PYTHONPATH=tests): python -m simulation.run_migration_histories -o tests/simulation/migration_figures.json
 Each run continues with the seed after the last one in the file, which is written after each history. A history that
 fails is printed with its seed, and runs the same way again: `--first 7 --count 1 --verbose`. `--again` runs those that
-failed: what is sound now is recorded as mended.
+failed: a seed that is sound now is recorded in `mended`.
 """
 
 from __future__ import annotations

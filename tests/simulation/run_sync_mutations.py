@@ -144,7 +144,7 @@ CHECKED = (
     "segment.Segment._verify_last_entries",
     "segment.Segment.verify_aborted",
 )
-"""What stands between a file and the trust of whoever opens a log."""
+"""Checks of a file before the opening of a log trusts it."""
 Mutation = Callable[[], AbstractContextManager[object]]
 
 
@@ -177,13 +177,13 @@ def _opened_as_if_closed(*arguments: Any, **named: Any) -> Loaded:
 
 
 BELIEVED: dict[str, Mutation] = {
-    "the CRC of each entry that is recovered [not looked at]": functools.partial(
+    "the CRC of each entry that is recovered [unchecked]": functools.partial(
         patch.object, segment, "sound_beginning", _every_entry
     ),
-    "the mark of a clean shutdown [not looked at]": functools.partial(
+    "the mark of a clean shutdown [unchecked]": functools.partial(
         patch.object, partition_log, "load", _opened_as_if_closed
     ),
-    "an index that names what its log does not have [not looked at]": functools.partial(
+    "an index that names what its log does not have [unchecked]": functools.partial(
         patch.object, segment.Segment, "names_more_than_there_is", lambda *_: False
     ),
     "a copy in the quarantine [taken for the same]": functools.partial(

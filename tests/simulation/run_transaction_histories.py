@@ -6,7 +6,7 @@ and what its brokers log, by virtual time. Faults are counted by the states of t
 coordinated: `Ongoing to PrepareCommit` is a decision that is being stored.
 
 The file grows over runs, each with its seeds and its commit; it is written after every `TOGETHER` histories. `--again`
-runs those of the file that failed: what is sound now is recorded as mended.
+runs those of the file that failed: a seed that is sound now is recorded in `mended`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def figures_of(histories: Sequence[TransactionHistory], failed: dict[int, str], 
 
 
 def joined(figures: Figures, more: Figures, commit: str, seeds: range) -> Figures:
-    """Return figures with those of further histories, which ran at a commit. Both are left as they are."""
+    """Return figures with those of further histories, which ran at a commit. Neither is changed."""
     if not figures:
         return {**more, "mended": {}, "runs": [{"commit": commit, "seeds": f"{seeds[0]}-{seeds[-1]}"}]}
     found = {

@@ -13,5 +13,5 @@ SLOW = ("compaction_of_several_segments_into_one", "a_close_and_a_new_start")
     "simulate",
     [pytest.param(each, id=name, marks=pytest.mark.slow if name in SLOW else ()) for name, each in AIMED.items()],
 )
-def test_whatever_a_cut_within_one_step_leaves_is_mended(simulate: Callable[[], None]) -> None:
+def test_every_state_after_a_cut_within_one_step_is_recovered(simulate: Callable[[], None]) -> None:
     simulate()

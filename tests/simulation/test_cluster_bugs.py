@@ -72,7 +72,7 @@ def an_election_of_any_replica_that_lives(patch: Patch) -> None:
 
 
 @planted("2.8", 120)
-def a_deposed_leader_that_goes_on_acknowledging(patch: Patch) -> None:
+def a_deposed_leader_that_keeps_acknowledging(patch: Patch) -> None:
     real = LeaderPartition.isr_refused
 
     def isr_refused(self: LeaderPartition, change: Any, found: Any, version: int, now_ms: int) -> bool:

@@ -17,14 +17,14 @@ FIGURES = Path(__file__).with_name("crash_figures.json")
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
-def test_whatever_a_power_cut_leaves_is_mended(seed: int) -> None:
+def test_every_state_after_a_power_cut_is_recovered(seed: int) -> None:
     world = run(seed, 120, every=17)
     assert world.checked > 100
     assert world.deep > 20
 
 
 @pytest.mark.parametrize("seed", [11, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (12, 13))])
-def test_whatever_a_power_cut_leaves_is_mended_where_files_are_closed_and_opened_again_all_the_time(seed: int) -> None:
+def test_every_state_after_a_power_cut_is_recovered_while_files_are_closed_and_reopened_all_the_time(seed: int) -> None:
     world = World(seed, every=29, max_open_files=3).run(120)
     assert world.checked > 60
 
@@ -49,6 +49,6 @@ def test_the_page_says_what_the_recorded_run_covered() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", first_of([21, 22]))
-def test_whatever_a_power_cut_leaves_is_mended_at_every_single_operation(seed: int) -> None:
+def test_every_state_after_a_power_cut_at_every_single_operation_is_recovered(seed: int) -> None:
     world = run(seed, 60)
     assert world.checked >= world.disk.operations > 700

@@ -10,5 +10,5 @@ STARTS = dict(simulations())
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
-def test_damage_is_told_of_and_changes_nothing_else(start: Callable[[], None]) -> None:
+def test_damage_is_reported_and_changes_nothing_else(start: Callable[[], None]) -> None:
     start()

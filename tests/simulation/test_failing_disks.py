@@ -45,7 +45,7 @@ def failed(seed: int, operation: int, number: int) -> World:
         ),
     ],
 )
-def test_whatever_a_failing_disk_leaves_is_mended(seed: int, number: int) -> None:
+def test_every_state_after_a_disk_failure_is_recovered(seed: int, number: int) -> None:
     whole = World(seed, every=NEVER).run(STEPS)
     kinds: set[str] = set()
     for operation in range(seed, whole.disk.operations, 89):

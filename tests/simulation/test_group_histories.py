@@ -18,7 +18,7 @@ MOST_SEEDS = 60
 
 
 @pytest.mark.parametrize(("seed", "protocol"), [(10, 1), (11, 2)])
-def test_each_record_is_transformed_once_whoever_takes_over(seed: int, protocol: int) -> None:
+def test_each_record_is_transformed_once_whichever_member_takes_over(seed: int, protocol: int) -> None:
     history = GroupHistory(seed, transactions=40, transaction_protocol=protocol)
     history.run()
     assert history.outcomes["committed"] > 20
@@ -29,7 +29,7 @@ def members_of_an_earlier_generation_may_commit(patch: Patch) -> None:
     patch.setattr(offsets, "_transactional_refusal", lambda *_: ErrorCode.NONE)
 
 
-def offsets_that_a_transaction_may_change_are_told(patch: Patch) -> None:
+def offsets_that_a_transaction_may_change_are_returned(patch: Patch) -> None:
     real = offsets._fetched_partition
 
     def fetched(group: Any, place: Any, _stable: bool, code: ErrorCode) -> Any:
@@ -41,7 +41,7 @@ def offsets_that_a_transaction_may_change_are_told(patch: Patch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "first_seed"),  # the first bug shows in one of about 15 histories, the second in one of about 50
-    [(members_of_an_earlier_generation_may_commit, 21), (offsets_that_a_transaction_may_change_are_told, 21)],
+    [(members_of_an_earlier_generation_may_commit, 21), (offsets_that_a_transaction_may_change_are_returned, 21)],
     ids=lambda value: getattr(value, "__name__", None),
 )
 def test_a_planted_bug_of_groups_is_found(

@@ -131,7 +131,7 @@ class LiveLog(RuleBasedStateMachine):
         if self.log.high_watermark == self.end and due:
             assert start <= max(min(due), before)
             older = [base for base, (last, *_) in self.batches.items() if base < min(due) and last >= start]
-            assert not older, "all in front of the first that stays is gone"
+            assert not older, "all before the first that stays is gone"
 
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:

@@ -25,7 +25,7 @@ from simulation.ledger import BrokenError
 Patch = pytest.MonkeyPatch
 PLANTED: dict[str, Callable[[Patch], None]] = {}
 WITHIN = {
-    "a_snapshot_whose_crc_is_not_looked_at": (r"sync .*plain.*\.snapshot$", 7),
+    "a_snapshot_whose_crc_is_unchecked": (r"sync .*plain.*\.snapshot$", 7),
     "a_retention_that_takes_indexes_before_their_log": (r"rename .*\.timeindex$", 1),
 }
 """For bugs that few of all cuts can show: on which operations the cuts are spent, and the first seed. Else it is every
@@ -224,7 +224,7 @@ def a_mark_of_a_clean_end_removed_but_not_durably(patch: Patch) -> None:
 
 
 @planted
-def a_mark_of_a_clean_end_in_front_of_the_end(patch: Patch) -> None:
+def a_mark_of_a_clean_end_before_the_end(patch: Patch) -> None:
     real = LogDirectory.close
 
     def close(self: LogDirectory) -> None:
@@ -332,7 +332,7 @@ def a_recovery_point_that_moves_before_the_sync(patch: Patch) -> None:
 
 
 @planted
-def a_snapshot_whose_crc_is_not_looked_at(patch: Patch) -> None:
+def a_snapshot_whose_crc_is_unchecked(patch: Patch) -> None:
     patch.setattr(producer_snapshot, "crc32c", lambda checked: AnyNumber())
 
 
@@ -398,7 +398,7 @@ def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def search(within: str | None, first_seed: int) -> None:
-    """Look for a cut behind which something does not hold."""
+    """Look for a cut after which something does not hold."""
     for seed in range(first_seed, first_seed + 8):
         if within is None:
             run(seed, 150, every=5)

@@ -342,7 +342,7 @@ def test_a_planted_bug_of_transactions_is_found(
 def test_protocol_1_breaks_where_late_requests_are_sent_again(
     seed: int, requests: tuple[str, ...], verifies: bool, what: str
 ) -> None:
-    """As KAFKA-17754 has it: a late EndTxn ends the next transaction. Late offsets begin one that nobody ends."""
+    """As KAFKA-17754 has it: a late EndTxn ends the next transaction. Late offsets begin one that no client ends."""
     with pytest.raises(AssertionError, match=what):
         TransactionHistory(seed, resends=requests, verifies=verifies).run()
 

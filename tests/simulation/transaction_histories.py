@@ -3,8 +3,8 @@
 Brokers and controller are the product's own code in a `World`; the producers are `TransactionalClient`s. Writers send
 to the input partitions in transactions, of which some abort, time out, or are left behind by a crash; transformers
 read an input partition as committed, and send what they read to the output partitions together with their group's
-offset. Each has a transactional id, under which the next one may begin while the one before still goes on: a zombie.
-Faults come at any time, and at steps of transactions. At the end everything is healed, what is left is transformed,
+offset. Each has a transactional id, under which the next one may begin while the one before still runs: a zombie.
+Faults come at any time, and at steps of transactions. At the end everything is healed, the rest is transformed,
 and then
 
 * every partition, those of the coordinators' topics, too, is the same at all of its replicas;
@@ -131,7 +131,7 @@ class TransactionHistory(ClusterUnderFaults):
     # ---- lives of clients
 
     async def _keep(self, role: str, live: Live) -> None:
-        """Let one client after the other live, until enough is done. Some end by a crash, others go on as zombies."""
+        """Let one client after the other live, until enough is done. Some crash, others continue as zombies."""
         while not self._is_enough():
             task = asyncio.create_task(self._live(role, live))
             await asyncio.wait([task], timeout=self.random.uniform(3, 40))
@@ -174,7 +174,7 @@ class TransactionHistory(ClusterUnderFaults):
         return sum(self.outcomes.values()) >= self.transactions and len(self.recorder.history) >= self.operations
 
     async def _transact(self, process: str, producer: TransactionalClient, work: Work, *, commits: bool) -> bool:
-        """Do a transaction, and begin anew where it is not known how it ended; return whether it was committed."""
+        """Do a transaction, and initialize again if its outcome is unknown; return whether it was committed."""
         decides, outcome, offsets = False, "left", list[int]()
         with self.recorder.transaction(process) as pending:
             try:
@@ -281,7 +281,7 @@ class TransactionHistory(ClusterUnderFaults):
         member: Membership = NO_MEMBER,
     ) -> Work:
         async def work(pending: Pending, offsets: list[int]) -> None:
-            if is_anew:  # another life may have gone on since the last transaction of this one
+            if is_anew:  # another life may have continued since the last transaction of this one
                 pending.repositioned([str(source)])
             pending.polled({str(source): records})
             by_target: dict[TopicPartition, list[str]] = {}
@@ -300,7 +300,7 @@ class TransactionHistory(ClusterUnderFaults):
         return work
 
     async def _fetched(self, client: Client, place: TopicPartition, position: int) -> Fetched | None:
-        """Return what is committed from a position on; None where nobody answers."""
+        """Return the committed records from a position on; None without an answer."""
         try:
             found = await fetch_sets(client, *place, position, COMMITTED)
         except MagicbyteError:
@@ -385,7 +385,7 @@ class TransactionHistory(ClusterUnderFaults):
     # ---- the end
 
     async def _drain(self) -> None:
-        """Transform what is left."""
+        """Transform the remaining records."""
         self._is_draining = True
 
         async def to_the_end(role: str, live: Live) -> None:

@@ -1,8 +1,8 @@
 """A transactional producer of both transaction protocols, as small as it can be, which says what it does not know.
 
-By itself it is careful: where an answer is lost, it asks for a new epoch before it goes on, so nothing that is still on
-its way can do harm. `resends`: requests that it sends again on another connection instead, as Kafka's Java client does
-(KAFKA-17754).
+By itself it is careful: where an answer is lost, it asks for a new epoch before it continues, so nothing that is still
+on its way can do harm. `resends`: requests that it sends again on another connection instead, as Kafka's Java client
+does (KAFKA-17754).
 
 In protocol 2 (KIP-890) partitions join by their records and by the group's offsets, and each end says the next epoch.
 """
@@ -70,7 +70,7 @@ FENCED: Final = frozenset(
 GROUP_FAULTS: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
 )
-"""Codes of a group that has gone on without the member who asks."""
+"""Codes of a group that has continued without the requesting member."""
 
 
 class Membership(NamedTuple):
@@ -84,7 +84,7 @@ NO_MEMBER: Final = Membership(-1, "")
 
 
 class UnclearError(Exception):
-    """No answer came: nobody knows whether the request was done, or will be."""
+    """No answer came: it is unknown whether the request was done, or will be."""
 
 
 class RefusedError(Exception):

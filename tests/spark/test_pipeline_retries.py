@@ -165,7 +165,7 @@ _deaths: list[object] = []
 
 def continue_and_die(*given: Any) -> Any:
     """Finish a stage, and die before the result arrives, the first time that there is no output."""
-    found = runner.go_on(*given)
+    found = runner.continue_unit(*given)
     if isinstance(found, dict) and found["outcome"] != "done" and not _deaths:
         _deaths.append(found)
         raise Killed
@@ -184,7 +184,7 @@ def test_damage_that_a_worker_found_before_it_died_is_reported_as_damage(
     path = tmp_path / "parted.toml"
     path.write_text(f'[[stage]]\ndo = "{stage}\npart-above = 1\n[source]\npath = "logs"\n[sink]\npath = "parted"\n')
     _deaths.clear()
-    monkeypatch.setattr(driver, "go_on", continue_and_die)
+    monkeypatch.setattr(driver, "continue_unit", continue_and_die)
     done = driver.run(load(path), context=Repeating())
     assert len(_deaths) == 1
     assert (done.status, done.units[0]["outcome"]) == (1, "damaged")

@@ -49,7 +49,7 @@ def test_what_a_query_read_is_written_as_it_was(spark: "SparkSession", tmp_path:
 @pytest.mark.parametrize(
     ("cluster", "rounds", "seed"),
     [
-        # The Java machine alone is killed: a Python process may go on.
+        # The Java machine alone is killed: a Python process may continue.
         pytest.param(False, 1, 7, id="directory, after a commit"),
         pytest.param(True, 1, 15, id="cluster, before a commit"),
         pytest.param(False, 2, 1, id="directory", marks=pytest.mark.campaign),

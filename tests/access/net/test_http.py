@@ -85,11 +85,11 @@ async def test_the_connection_that_was_silent_longest_gives_way_where_there_are_
 
 
 async def test_a_connection_is_closed_unanswered_where_all_others_are_being_answered() -> None:
-    go_on, begun = asyncio.Event(), asyncio.Event()
+    proceed, begun = asyncio.Event(), asyncio.Event()
 
     async def slow(_: str) -> Answer:
         begun.set()
-        await go_on.wait()
+        await proceed.wait()
         return Answer("text/plain", b"slow")
 
     pages = Pages({"/slow": slow}, connections=2)
@@ -99,7 +99,7 @@ async def test_a_connection_is_closed_unanswered_where_all_others_are_being_answ
     await begun.wait()
     two, other = await asyncio.open_connection("127.0.0.1", port)
     assert await two.read() == b""
-    go_on.set()
+    proceed.set()
     assert b"slow" in await one.read()
     writer.close()
     other.close()

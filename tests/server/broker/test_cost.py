@@ -405,13 +405,13 @@ def _offsets(topics: Any) -> dict[tuple[str, int], int]:
 def test_another_client_is_answered_while_a_large_request_waits_for_its_reading(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, go_on = threading.Event(), threading.Event()
+    reading, proceed = threading.Event(), threading.Event()
     real: Callable[..., Any] = Message.__dict__["read_within"].__func__
 
     def held(cls: type[Message], buffer: Any, at: int, version: int, allowance: Allowance) -> Any:
         if allowance.limit > FEW_ELEMENTS:
             reading.set()
-            assert go_on.wait(120)
+            assert proceed.wait(120)
         return real(cls, buffer, at, version, allowance)
 
     monkeypatch.setattr(Message, "read_within", classmethod(held))
@@ -425,7 +425,7 @@ def test_another_client_is_answered_while_a_large_request_waits_for_its_reading(
             assert broker.runtime.memory.used >= 5000 * dispatch.ELEMENT_BYTES
             asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
             assert (await _ask(broker, asked, 3, ApiVersionsResponse)).error_code == 0
-            go_on.set()
+            proceed.set()
             assert len((await large).topics) == 5000
             assert broker.runtime.memory.used == 0
             assert broker.runtime.trimming.is_due

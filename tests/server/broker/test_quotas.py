@@ -578,13 +578,13 @@ def test_what_another_broker_changes_in_the_node_of_a_user_meanwhile_is_not_lost
 
 def test_a_users_quota_and_credential_that_are_set_at_once_are_both_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(broker: OnClock, peer: Peer) -> None:
-        runtime, go_on, begun = broker.served.runtime, asyncio.Event(), asyncio.Event()
+        runtime, proceed, begun = broker.served.runtime, asyncio.Event(), asyncio.Event()
         run, other = runtime.writing.run, await Peer.of(broker.served)
 
         async def held(*given: Any) -> Any:
             monkeypatch.undo()
             begun.set()
-            await go_on.wait()
+            await proceed.wait()
             return await run(*given)
 
         monkeypatch.setattr(runtime.writing, "run", held)
@@ -594,7 +594,7 @@ def test_a_users_quota_and_credential_that_are_set_at_once_are_both_stored(monke
         await begun.wait()
         quota = asyncio.ensure_future(put(other, {USER: "a"}, **{PRODUCE: 7}))
         await asyncio.wait([quota], timeout=0.1)  # where it does not wait for the other, that is enough
-        go_on.set()
+        proceed.set()
         assert [each.error_code for each in (await credential).results] == [0]
         assert await quota == ErrorCode.NONE
         stored = layout.load_config("a", broker.served.metadata.get("/config/users/a").data)
@@ -606,25 +606,25 @@ def test_a_users_quota_and_credential_that_are_set_at_once_are_both_stored(monke
 
 def test_of_two_looks_at_a_quota_the_later_one_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(broker: OnClock, peer: Peer) -> None:
-        runtime, metadata, go_on = broker.served.runtime, broker.served.metadata, asyncio.Event()
+        runtime, metadata, proceed = broker.served.runtime, broker.served.metadata, asyncio.Event()
         store = broker.served.cluster_store
         await put(peer, {CLIENT_ID: "test"}, **{PRODUCE: 1000})
 
         async def late(look: Callable[..., Any], *given: Any) -> Any:
             found = look(*given)
             monkeypatch.undo()
-            await go_on.wait()
+            await proceed.wait()
             return found
 
         for first in (store.start(), store.reread("clients", "test")):
-            go_on.clear()
+            proceed.clear()
             monkeypatch.setattr(runtime.reading, "run", late)
             earlier = asyncio.ensure_future(first)
             await asyncio.sleep(0)
             metadata.set("/config/clients/test", layout.dump_config({}))
             later = asyncio.ensure_future(store.reread("clients", "test"))
             await asyncio.wait([later], timeout=0.1)  # where it does not wait for the other, that is enough
-            go_on.set()
+            proceed.set()
             await asyncio.gather(earlier, later)
             assert not runtime.quotas.is_limiting
             metadata.set("/config/clients/test", layout.dump_config({PRODUCE: "1000"}))

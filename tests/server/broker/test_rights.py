@@ -626,13 +626,13 @@ def test_a_right_that_is_given_while_all_are_read_again_counts_from_its_answer_o
     async def work(broker: Broker, peer: Peer) -> None:
         authorizer, threads = broker.authorizer, broker.reading
         assert authorizer is not None
-        reading, go_on = asyncio.Event(), asyncio.Event()
+        reading, proceed = asyncio.Event(), asyncio.Event()
 
         async def paused(look: Callable[..., Any], *given: Any) -> Any:
             found = look(*given)
             monkeypatch.undo()
             reading.set()
-            await go_on.wait()
+            await proceed.wait()
             return found
 
         monkeypatch.setattr(threads, "run", paused)
@@ -640,7 +640,7 @@ def test_a_right_that_is_given_while_all_are_read_again_counts_from_its_answer_o
         await asyncio.wait_for(reading.wait(), 60)
         right = asyncio.ensure_future(give(broker, AclOperation.READ))
         await asyncio.wait([right], timeout=0.1)  # where it does not wait for the other, that is enough
-        go_on.set()
+        proceed.set()
         await right
         broker.cluster_store.acls_changed()
         for _ in range(100):

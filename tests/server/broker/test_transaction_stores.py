@@ -80,10 +80,10 @@ def test_an_append_does_not_wait_until_the_replicas_have_the_one_before(tmp_path
     async def work() -> None:
         async with serving(tmp_path, **ONE) as (broker, peer):
             await begin(peer)
-            go_on, real = asyncio.Event(), broker.appends.replicated
+            proceed, real = asyncio.Event(), broker.appends.replicated
 
             async def replicated(waits: Sequence[Acknowledgement], timeout_ms: int) -> list[ErrorCode]:
-                await go_on.wait()
+                await proceed.wait()
                 return [ErrorCode.NONE] * len(waits)
 
             monkeypatch.setattr(Acknowledgement, "code", lambda _: None)
@@ -94,7 +94,7 @@ def test_an_append_does_not_wait_until_the_replicas_have_the_one_before(tmp_path
                 while len(state_log(broker)) < before + len(IDS):
                     await asyncio.sleep(0.001)
                 assert not any(each.done() for each in asked)
-                go_on.set()
+                proceed.set()
                 assert [code for code, _ in await asyncio.gather(*asked)] == [0] * len(IDS)
             monkeypatch.setattr(broker.appends, "replicated", real)
 

@@ -212,7 +212,7 @@ class Incoming:
     def _cut(self) -> NetworkError:
         return NetworkError(f"{self._stream.peer}: the connection ended inside a request")
 
-    def go_on(self, limits: PeerLimits, budget: Budget) -> None:
+    def set_limits(self, limits: PeerLimits, budget: Budget) -> None:
         """Release the memory of the last frame, and read the next ones with other limits, from another budget."""
         self.release()
         self.limits, self._budget = limits, budget
@@ -376,7 +376,7 @@ class Server(Generic[T]):
             raise NetworkError(f"{connection.stream.peer}: {late}") from None
         finally:
             self._entering.pop(connection, None)
-        connection.incoming.go_on(self.limits, self.budget)
+        connection.incoming.set_limits(self.limits, self.budget)
         return handler
 
     async def _serve(

@@ -520,7 +520,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
 
     def change(self, of_all: Mapping[str, str], of_this: Mapping[str, str]) -> None:
         """Apply the dynamic settings of all brokers and of this one. Raises as `__init__`, unchanged."""
-        self._put_in_force({**self.static, **of_all, **of_this})
+        self._apply({**self.static, **of_all, **of_this})
         self.of_all, self.of_this = dict(of_all), dict(of_this)
 
     def adopt(self, remembered: Mapping[str, str]) -> tuple[Format, tuple[int, ...]]:
@@ -530,16 +530,16 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         """
         before, self.remembered = self.remembered, dict(remembered)
         try:
-            self._put_in_force(self.static)
+            self._apply(self.static)
             static = self.plain_format, self.inter_broker_protocol_version
-            self._put_in_force({**self.static, **self.of_all, **self.of_this})
+            self._apply({**self.static, **self.of_all, **self.of_this})
         except InvalidConfigError:
             self.remembered = before
-            self._put_in_force({**self.static, **self.of_all, **self.of_this})
+            self._apply({**self.static, **self.of_all, **self.of_this})
             raise
         return static
 
-    def _put_in_force(self, given: Mapping[str, str]) -> None:
+    def _apply(self, given: Mapping[str, str]) -> None:
         before = self.of_directory, self.texts, self.values
         try:
             self.of_directory = _of_directory(self, given)

@@ -36,8 +36,8 @@ from magicbyte.spark.pipeline.runner import (
     Prepared,
     abandon,
     add_to_accumulators,
+    continue_unit,
     do_part,
-    go_on,
     prepare,
     run_units,
     stage_names,
@@ -327,7 +327,7 @@ class _Spark:
             begun, prepared = time.monotonic(), outcome
             done = self._spread(prepared)
             prepared.said["seconds"] += time.monotonic() - begun
-            outcome = self._one(partial(go_on, prepared, spread, done))
+            outcome = self._one(partial(continue_unit, prepared, spread, done))
             if not isinstance(outcome, Prepared) and outcome["outcome"] != TaskOutcome.DONE:
                 self._one(partial(abandon, prepared))
         told = self._sums()

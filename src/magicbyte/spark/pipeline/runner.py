@@ -104,7 +104,7 @@ class Prepared:
 
     `task`: the parts for the workers, or the job of a compaction; None if nothing is shared. A compaction has three
     steps: the workers copy the source, unless an earlier stage has rewritten it, create `marks`, and write the kept
-    records. Of `retain` and `mirror` they share only the copy. `key`: signs the stored result of `go_on`.
+    records. Of `retain` and `mirror` they share only the copy. `key`: signs the stored result of `continue_unit`.
     """
 
     work: Work
@@ -147,7 +147,7 @@ def _prepared(work: Work, output: AnyPlace | None, result: Json, stages: list[St
     return Prepared(work, output, result, stages, task)
 
 
-def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
+def continue_unit(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
     """Finish the stage that the workers shared, and continue to the next shared stage or the end.
 
     `done`: the number of keys, a description of damage, or the results of the parts. If the worker dies, or for
@@ -173,7 +173,7 @@ def go_on(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any
 
 
 def _finished(prepared: Prepared, spread: frozenset[str], done: int | str | list[Any]) -> Prepared | Json:
-    """Do the work of `go_on`, as the only attempt in the folder."""
+    """Do the work of `continue_unit`, as the only attempt in the folder."""
     if prepared.place is not None and (record := prepared.place.committed()) is not None:
         return record
     work, result, (stage, *rest) = prepared.work, prepared.said, prepared.stages
@@ -209,7 +209,7 @@ def _finished(prepared: Prepared, spread: frozenset[str], done: int | str | list
 
 
 def abandon(prepared: Prepared) -> None:
-    """Delete the files of a partition that ended without an output in `go_on`."""
+    """Delete the files of a partition that ended without an output in `continue_unit`."""
     if prepared.place is not None:
         prepared.place.give_up()
 

@@ -728,7 +728,7 @@ def _disorder(file: ReadableFile, state: _Segment, dialect: Dialect, limit: int)
         rows[run.row] = run if known is None else known._replace(end=run.end, last=run.last)
     behind: dict[int, list[_Run]] = {}
     in_front: dict[int, tuple[_Run, int]] = {}
-    for run, block, before in _in_front_of(file, state.main, rows.values(), dialect, limit):
+    for run, block, before in _before(file, state.main, rows.values(), dialect, limit):
         behind.setdefault(block.position, []).append(run)
         in_front[block.position] = block, before
     for position, runs in behind.items():
@@ -742,7 +742,7 @@ def _disorder(file: ReadableFile, state: _Segment, dialect: Dialect, limit: int)
                 yield _out_of_order(state.path, f"> {block.last}", run.position, run.end, (run.first, run.last))
 
 
-def _in_front_of(
+def _before(
     file: ReadableFile, main: list[_Run], runs: Iterable[_Run], dialect: Dialect, limit: int
 ) -> Iterator[tuple[_Run, _Run, int]]:
     """Yield each run, the preceding entries of `main` with higher offsets than its first, and the offset before.

@@ -201,7 +201,7 @@ class Maintenance:
             return StepResult(Action.NOTHING, None, 0, min(monotonic_ms + self.backoff_ms, retained_next_ms))
         running = self._running
         assert running is not None
-        done = self._go_on(running, budget_bytes)
+        done = self._continue(running, budget_bytes)
         if self.bytes_per_second is not None:
             self._allowed_ms = max(self._allowed_ms, monotonic_ms) + 1000 * done / self.bytes_per_second
         return StepResult(Action.COMPACTED, running.partition, done, max(int(self._allowed_ms), monotonic_ms))
@@ -240,7 +240,7 @@ class Maintenance:
             del known[base]
         return known
 
-    def _go_on(self, running: _Running, budget_bytes: int) -> int:
+    def _continue(self, running: _Running, budget_bytes: int) -> int:
         try:
             return self._step_of(running, budget_bytes)
         finally:

@@ -287,12 +287,12 @@ class Judgement:
 
     def _refuted(self, position: int) -> bool:
         """Return whether no record ends at `position`: nothing valid follows, or a sound entry lies across it."""
-        if not self._goes_on(position):
+        if not self._continues(position):
             return True
         low = max(position - _LOOK_BACK, 0)
         return any(found.end > position for found in self.entries.candidates(low, position))
 
-    def _goes_on(self, position: int) -> bool:
+    def _continues(self, position: int) -> bool:
         """Return whether a record or a sound entry begins at `position`."""
         if self.entries.sound_at(position) is not None:
             return True
@@ -308,7 +308,7 @@ class Judgement:
         if at < 0 or count < 0 or count > len(data):
             return False
         at = batches.skip_headers.py_func(data, at, len(data), count)
-        return at >= 0 and self._goes_on(position + at)
+        return at >= 0 and self._continues(position + at)
 
 
 def _is_message(data: bytes, at: int, end: int, enriched: int) -> bool:
