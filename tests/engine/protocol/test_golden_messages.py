@@ -14,7 +14,9 @@ NO_CLASS = {("ShareGroupPartitionMetadataValue", 0)}  # of 4.0 alone
 
 def test_there_are_thousands_and_some_of_every_version() -> None:
     assert len(golden_messages()) > 2000
-    assert {(each.name, each.version) for each in golden_messages()} == set(versions()) - NO_CLASS
+    # Those of the metadata log: tests/engine/cluster/test_metadata_records.py
+    expected = {(name, version) for name, version in versions() if all_schemas()[name].type != "metadata"}
+    assert {(each.name, each.version) for each in golden_messages()} == expected - NO_CLASS
 
 
 def test_generated_code_reads_their_values() -> None:
