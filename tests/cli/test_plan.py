@@ -60,7 +60,7 @@ def test_the_table_has_a_line_for_each_topic(logs: Path) -> None:
     assert lines[0].split() == ["topic", "format", "stored", "phase", "next", "step", "old", "format", "leaves"]
     assert lines[1].split()[:2] == ["events", "v2?"]
     assert lines[1].endswith("convert the stored records  never")
-    assert "note: no client was seen: the metrics of magicbyte brokers tell them" in lines[-1]
+    assert "note: clients: no client was seen: the metrics of magicbyte brokers tell them" in lines[-1]
     assert "note: ?: the newest stored format; the setting is not known" in lines[-2]
 
 

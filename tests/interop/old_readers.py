@@ -1,6 +1,9 @@
 """What ours leaves in ZooKeeper, read by real brokers of each release: restarted, and asked by their own tools.
 
-    python -m interop.old_readers RELEASE...        (in tests/) writes old_readers.json
+    python -m interop.old_readers CELL...        (in tests/) writes old_readers.json
+
+A cell is a release, with its own protocol, or a release and an older protocol, such as 3.5.2/3.0. With a protocol after
+3.0 real followers fetch by topic id, which ours does not support: ours is then asked for changes of the tree only.
 
 Our broker, the controller, and a real one are in a cluster of the real one's protocol. All changes of
 `broker.tree_changes` are made at ours. Those that the protocol does not allow are refused; the real broker starts again
@@ -18,12 +21,11 @@ from typing import Any, Final
 
 from builders import run
 from interop import jvm, kafka_oracle
-from interop.kafka_oracle import version_key
 from interop.real_cluster import RealCluster, until
 from magicbyte.access.client.connection import Connection
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from magicbyte.engine.releases import Release
+from magicbyte.engine.releases import LAST_WITH_NAMES, Release, protocol_version
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.settings.config import BrokerConfig
 from server.broker.serving import Peer
@@ -36,20 +38,28 @@ RELEASES: Final = (
     "2.6.3", "2.7.2", "2.8.2", "3.0.2", "3.3.2", "3.5.2", "3.9.1",
 )  # fmt: skip
 REAL, OURS = 0, 7
+CELLS: Final = (
+    *RELEASES, *(f"{release}/3.0" for release in RELEASES if Release.of(release).line > LAST_WITH_NAMES)
+)  # fmt: skip
 _NEW_AUTHORIZER, _WITHOUT_ZOOKEEPER, _WITH_PRODUCER_IDS = (2, 4), (3, 0), (0, 11)
 
 
-def expected(release: str) -> dict[str, str]:
+def _release_and_protocol(cell: str) -> tuple[str, tuple[int, ...]]:
+    release, _, protocol = cell.partition("/")
+    return release, protocol_version(protocol) if protocol else Release.of(release).line
+
+
+def expected(cell: str) -> dict[str, str]:
     """Return the outcome of each change in a cluster with the release."""
-    line = Release.of(release).line
+    _, line = _release_and_protocol(cell)
     return {name: "read" if first <= line else "refused" for name, (_, first) in changes_by(OURS).items()}
 
 
-async def outcome(release: str, folder: Path) -> dict[str, str]:
+async def outcome(cell: str, folder: Path) -> dict[str, str]:
     """Make all changes at ours, restart the real broker, ask it; return the outcome of each change."""
-    line = Release.of(release).line
+    release, line = _release_and_protocol(cell)
     protocol = ".".join(map(str, line))
-    new = line >= _NEW_AUTHORIZER
+    new = Release.of(release).line >= _NEW_AUTHORIZER
     authorizer = "kafka.security.authorizer.AclAuthorizer" if new else "kafka.security.auth.SimpleAclAuthorizer"
     common = {
         "inter.broker.protocol.version": protocol,
@@ -57,7 +67,7 @@ async def outcome(release: str, folder: Path) -> dict[str, str]:
         "authorizer.class.name": authorizer,
         "super.users": "User:ANONYMOUS",
     }
-    if line >= (3, 0):
+    if Release.of(release).line >= (3, 0):
         del common["log.message.format.version"]
     cluster = RealCluster(release, folder, *(f"{name}={value}" for name, value in common.items()), jvm.SHORT_SESSION)
     ours = Broker(BrokerConfig({
@@ -78,20 +88,22 @@ async def outcome(release: str, folder: Path) -> dict[str, str]:
         codes = await make_all(peer, OURS)
         names = {ErrorCode.NONE: "read", ErrorCode.UNSUPPORTED_VERSION: "refused"}
         outcomes = {name: names.get(code, code.name) for name, code in codes.items()}
-        if outcomes != expected(release):
+        if outcomes != expected(cell):
             peer.close()
             return outcomes
         succession = Succession(cluster.view, OURS, REAL, line)
         await succession.register_unreachable()
         await until(partial(_knows, ours, [REAL, OURS, UNREACHABLE]), "ours knows all brokers")
-        last_producer_id = await succession.leave_in_progress(peer)
+        last_producer_id = await succession.leave_in_progress(peer) if line <= LAST_WITH_NAMES else None
         peer.close()
         await cluster.stop(REAL)
         await cluster.start(REAL)
         await until(partial(_knows, ours, [REAL, OURS, UNREACHABLE]), "the real broker is back")
-        await _ask(cluster, line)
+        await _ask(cluster, Release.of(release).line)
         stack.pop_all()
         await ours.stop()
+        if last_producer_id is None:
+            return outcomes
         await succession.see_it_continue()
         if line >= _WITH_PRODUCER_IDS:
             assert await _next_producer_id(cluster) == last_producer_id + 1
@@ -143,14 +155,14 @@ async def _tool(cluster: RealCluster, name: str, *arguments: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("releases", nargs="*", default=RELEASES)
+    parser.add_argument("cells", nargs="*", default=CELLS)
     found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    for release in parser.parse_args().releases:
+    for cell in parser.parse_args().cells:
         with tempfile.TemporaryDirectory() as folder:
-            found[release] = run(outcome(release, Path(folder)), 600)
-        ordered = {each: found[each] for each in sorted(found, key=version_key)}
+            found[cell] = run(outcome(cell, Path(folder)), 600)
+        ordered = {each: found[each] for each in sorted(found, key=CELLS.index)}
         RESULTS.write_text(json.dumps(ordered, indent=1) + "\n")
-        print(release, "as expected" if found[release] == expected(release) else found[release], flush=True)
+        print(cell, "as expected" if found[cell] == expected(cell) else found[cell], flush=True)
 
 
 if __name__ == "__main__":

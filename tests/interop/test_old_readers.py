@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builders import run
-from interop.old_readers import RELEASES, RESULTS, expected, outcome
+from interop.old_readers import CELLS, RESULTS, expected, outcome
 
 IN_CI = ("0.9.0.1", "0.10.0.1")
 
@@ -15,12 +15,12 @@ IN_CI = ("0.9.0.1", "0.10.0.1")
 @pytest.mark.slow
 @pytest.mark.usefixtures("needs_java")
 @pytest.mark.parametrize(
-    "release", [pytest.param(each, marks=() if each in IN_CI else pytest.mark.campaign) for each in RELEASES]
+    "cell", [pytest.param(each, marks=() if each in IN_CI else pytest.mark.campaign) for each in CELLS]
 )
-def test_a_real_broker_starts_again_with_what_ours_wrote(release: str, tmp_path: Path) -> None:
-    assert run(outcome(release, tmp_path), 600) == expected(release)
+def test_a_real_broker_starts_again_with_what_ours_wrote(cell: str, tmp_path: Path) -> None:
+    assert run(outcome(cell, tmp_path), 600) == expected(cell)
 
 
-@pytest.mark.parametrize("release", json.loads(RESULTS.read_text()))
-def test_the_committed_results_are_those_expected(release: str) -> None:
-    assert json.loads(RESULTS.read_text())[release] == expected(release)
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_committed_results_are_those_expected(cell: str) -> None:
+    assert json.loads(RESULTS.read_text())[cell] == expected(cell)

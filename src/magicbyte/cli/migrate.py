@@ -139,7 +139,7 @@ async def _check(asked: _Asked, sightings: Sightings, files: Sequence[ClientSour
     """Check the cluster and the clients. `sightings`: the requests in `files`."""
     from magicbyte.tools.migration import look
     from magicbyte.tools.migration.check import Facts, check
-    from magicbyte.tools.migration.evidence import unknown_clients
+    from magicbyte.tools.migration.evidence import silent_brokers, unknown_clients
     from magicbyte.tools.migration.sightings import CLIENT_ID
 
     cluster = look.ClusterLook(Facts(), [], {})
@@ -152,8 +152,8 @@ async def _check(asked: _Asked, sightings: Sightings, files: Sequence[ClientSour
     pages = [f"http://{page}/metrics" for page in cluster.pages.values()]
     sources = [*await asked.sources.look_at_pages(sightings, pages), *files]
     notes += _forgotten(sightings, asked.days)
-    silent = [] if asked.sources else [int(broker) for broker in facts.brokers if int(broker) not in cluster.pages]
-    facts.unknown += unknown_clients(sources, sightings, silent)
+    silent = silent_brokers(map(int, facts.brokers), cluster.pages, is_told=bool(asked.sources))
+    facts.unknown += unknown_clients(sources, silent, has_clients=sightings.has_clients)
     notes += [source.note for source in sources if source.note is not None]
     return check(facts, asked.release, notes)
 
@@ -273,7 +273,7 @@ async def _status_of_cluster(
     days: int | None,
 ) -> _MigrationStatus:
     """Return the status. `sightings`: the requests in `files`. `stored`: by `stored_facts`."""
-    from magicbyte.tools.migration.evidence import unknown_clients
+    from magicbyte.tools.migration.evidence import silent_brokers, unknown_clients
     from magicbyte.tools.migration.status import old_clients, stage_of_cluster, target_of
 
     evidence = await plan_evidence(asked, stored)
@@ -281,8 +281,8 @@ async def _status_of_cluster(
     pages = [f"http://{page}/metrics" for page in evidence.pages.values()]
     read = [*await sources.look_at_pages(sightings, pages), *files]
     notes = [*_forgotten(sightings, days), *(source.note for source in read if source.note is not None)]
-    silent = [] if sources else [broker.id for broker in evidence.brokers if broker.id not in evidence.pages]
-    unknown = unknown_clients(read, sightings, silent)
+    silent = silent_brokers((broker.id for broker in evidence.brokers), evidence.pages, is_told=bool(sources))
+    unknown = unknown_clients(read, silent, has_clients=sightings.has_clients)
     plan = await made_plan(asked, evidence, knows_clients=not unknown)
     stages = [each.stage for each in plan.topics]
     target = target_of(stages, asked.target)

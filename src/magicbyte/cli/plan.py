@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.engine.records.encode import Format
     from magicbyte.tools.migration.brokers import GivenSettings
+    from magicbyte.tools.migration.evidence import Unknown
     from magicbyte.tools.migration.planner import Estimate, MigrationPlan, TopicFacts, TopicPlan
     from magicbyte.tools.migration.status import BrokerFacts
 
@@ -148,16 +149,9 @@ async def made_plan(asked: PlanOptions, evidence: PlanEvidence, *, knows_clients
     used = await planner.look_at_all_metrics(pages, asked.window) if pages else None
     notes = list(evidence.notes)
     if knows_clients is None:
-        brokers = len(evidence.brokers or ())
-        is_whole = brokers <= 1 if asked.http is not None else brokers == len(pages)
-        knows_clients = used is not None and used.has_clients and is_whole
-        if not knows_clients:
-            of = (
-                "no client was seen"
-                if used is None or not used.has_clients
-                else "only clients of some brokers were seen"
-            )
-            notes.append(f"{of}: the metrics of magicbyte brokers tell them (--http, or their http.address)")
+        unknown = _unknown_clients(asked, evidence, pages, has_clients=used is not None and used.has_clients)
+        knows_clients = not unknown
+        notes += [each.text for each in unknown]
     return await planner.plan(
         evidence.topics,
         used,
@@ -168,6 +162,19 @@ async def made_plan(asked: PlanOptions, evidence: PlanEvidence, *, knows_clients
         brokers=evidence.brokers,
         knows_clients=knows_clients,
     )
+
+
+def _unknown_clients(
+    asked: PlanOptions, evidence: PlanEvidence, pages: Sequence[str], *, has_clients: bool
+) -> list[Unknown]:
+    """Return why the clients are not known. A page that is named tells those of one broker."""
+    from magicbyte.tools.migration.evidence import GIVE_PAGES, ClientSource, silent_brokers, unknown_clients
+
+    brokers = [broker.id for broker in evidence.brokers or ()]
+    tell = [broker for broker, page in evidence.pages.items() if page in pages]
+    silent = silent_brokers(brokers, tell, is_told=asked.http is not None and len(brokers) <= 1)
+    sources = [ClientSource(page, int(has_clients)) for page in pages]
+    return unknown_clients(sources, silent, has_clients=has_clients, give=GIVE_PAGES)
 
 
 def stored_facts(asked: PlanOptions) -> dict[str, TopicFacts]:

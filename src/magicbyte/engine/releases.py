@@ -249,6 +249,8 @@ _REGISTRATIONS: Final[Mapping[int, tuple[int, ...]]] = {5: FIRST_WITH_FEATURES, 
 """By version of a broker's registration: the first protocol version whose controllers can read it."""
 TOPIC_IDS: Final = (2, 8)
 """The first protocol version whose brokers give topics ids, and write these into partition folders."""
+LAST_WITH_NAMES: Final = (3, 0)
+"""The last protocol version whose followers name topics in Fetch. Those of later ones name ids, in version 13 on."""
 
 FIRST_WITH_ENTITY_PATHS: Final = (0, 10, 1)
 """The first release that reads notifications of changed settings of version 2. Older ones do not start with one."""

@@ -49,6 +49,25 @@ def test_an_error_about_a_topics_setting_given_to_the_broker_names_the_brokers_s
     ]
 
 
+@pytest.mark.parametrize(
+    ("protocol", "zookeeper", "warns"),
+    [
+        ("3.0", "127.0.0.1:1", False),
+        ("3.1-IV0", "127.0.0.1:1", True),
+        ("3.9", "127.0.0.1:1", True),
+        ("3.9", None, False),
+    ],
+)
+def test_a_protocol_in_which_kafkas_brokers_fetch_by_topic_id_is_warned_of_in_a_cluster(
+    protocol: str, zookeeper: str | None, warns: bool
+) -> None:
+    settings = {"inter.broker.protocol.version": protocol, "zookeeper.connect": zookeeper}
+    config = BrokerConfig({name: value for name, value in settings.items() if value is not None})
+    assert [line.partition(":")[0] for line in config.warnings()] == [
+        f"inter.broker.protocol.version {protocol}"
+    ] * warns
+
+
 def test_a_setting_is_either_in_force_or_one_of_kafkas_others() -> None:
     assert not SETTINGS.keys() & OTHERS.keys()
     assert {setting.kind for name in OTHERS if (setting := other_setting(name)) is not None} == set(SettingType) - {

@@ -82,7 +82,7 @@ class World:
 
     @property
     def unknown_clients(self) -> list[Unknown]:
-        return unknown_clients(self.sources, self.sightings, self.silent)
+        return unknown_clients(self.sources, self.silent, has_clients=self.sightings.has_clients)
 
     def plan(self, target: Format = Format.V2) -> TopicPlan:
         brokers = self.brokers if self.has_brokers else None

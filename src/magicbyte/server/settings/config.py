@@ -15,7 +15,7 @@ from magicbyte.engine.log.files.filesystem import listed_paths
 from magicbyte.engine.log.files.properties import parse_properties
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
-from magicbyte.engine.releases import MAGIC_NAMES, PROTOCOL_OF_MAGIC, line_of, protocol_name
+from magicbyte.engine.releases import LAST_WITH_NAMES, MAGIC_NAMES, PROTOCOL_OF_MAGIC, line_of, protocol_name
 from magicbyte.server.settings.cluster_settings import ClusterSettings
 from magicbyte.server.settings.coordinator_settings import CoordinatorSettings
 from magicbyte.server.settings.kafka_settings import other_setting
@@ -602,6 +602,13 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
                 f"without an authorizer every client that reaches a listener ({', '.join(reached)}) may send requests "
                 "of brokers to this cluster: acknowledge records for followers, delete replicas, depose leaders, end "
                 "transactions of others (authorizer.class.name with super.users for the brokers closes that)"
+            )
+        protocol = self.inter_broker_protocol_version
+        if self.zookeeper_connect is not None and line_of(protocol) > LAST_WITH_NAMES:
+            lines.append(
+                f"inter.broker.protocol.version {protocol_name(protocol)}: Kafka's brokers with more than "
+                f"{protocol_name(LAST_WITH_NAMES)} fetch by topic id, which is not supported: they cannot replicate "
+                f"from this broker (set {protocol_name(LAST_WITH_NAMES)} on every broker of a cluster that has some)"
             )
         is_open = self.http_token_file is None and self.http_ssl_truststore_location is None
         if self.http is not None and is_open and not is_loopback(self.http[0]):

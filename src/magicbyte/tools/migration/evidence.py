@@ -6,14 +6,14 @@ would tell it; "done", "nothing breaks" or the next step are concluded without a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from magicbyte.tools.migration.sightings import Sightings
-
 GIVE_CLIENTS: Final = "give --request-log, --capture or --metrics"
 """The options of the commands that take facts about clients from elsewhere."""
+GIVE_PAGES: Final = "the metrics of magicbyte brokers tell them (--http, or their http.address)"
+"""The sources of the commands that take facts about clients from brokers alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,25 @@ class ClientSource:
     note: str | None = None
 
 
-def unknown_clients(sources: Sequence[ClientSource], sightings: Sightings, silent: Sequence[int] = ()) -> list[Unknown]:
+def silent_brokers(brokers: Iterable[int], pages: Collection[int], *, is_told: bool) -> list[int]:
+    """Return the brokers whose clients no source tells. `pages`: those whose own pages count clients.
+
+    `is_told`: sources were named, which count as those of all brokers.
+    """
+    return [] if is_told else [broker for broker in brokers if broker not in pages]
+
+
+def unknown_clients(
+    sources: Sequence[ClientSource], silent: Sequence[int] = (), *, has_clients: bool, give: str = GIVE_CLIENTS
+) -> list[Unknown]:
     """Return why the clients of a cluster are not known, empty if they are.
 
-    `silent`: the brokers whose own pages do not count clients; they matter where no other source was given.
+    `silent`: by `silent_brokers`. `has_clients`: whether any source told of a client. `give`: what would tell.
     """
     unknown = [source.unknown for source in sources if source.unknown is not None]
-    if not any(source.requests for source in sources) or not sightings.has_clients:
-        return [Unknown("clients", "no client was seen", GIVE_CLIENTS), *unknown]
+    if not any(source.requests for source in sources) or not has_clients:
+        return [Unknown("clients", "no client was seen", give), *unknown]
     if silent:
         brokers = ", ".join(map(str, silent))
-        unknown.append(Unknown("clients", f"those of the brokers {brokers} were not seen", GIVE_CLIENTS))
+        unknown.append(Unknown("clients", f"those of the brokers {brokers} were not seen", give))
     return unknown
