@@ -120,7 +120,7 @@ def up(
 def status(directory: Path, bootstrap: str | None, form: str) -> None:
     """Show brokers, controller, and how many partitions are unavailable or under-replicated.
 
-    Exit status: 0 healthy, 1 problems, 2 no broker answers.
+    Exit status: 0 no fault, 1 problems, 2 no broker answers.
     """
     from magicbyte.access.client.cluster_report import unknown_health
     from magicbyte.tools.launch.cluster import LocalCluster
@@ -136,7 +136,7 @@ def status(directory: Path, bootstrap: str | None, form: str) -> None:
         say_json(document if local is None else document | {"processes": [each.to_json() for each in local.members]})
     else:
         _say_status(report, local)
-    is_well = report is not None and report.is_healthy and all(each.is_alive for each in _members(local))
+    is_well = report is not None and not report.has_fault and all(each.is_alive for each in _members(local))
     click.get_current_context().exit(0 if is_well else 2 if report is None else _UNHEALTHY)
 
 
@@ -172,8 +172,7 @@ def _say_status(report: ClusterReport | None, local: LocalCluster | None) -> Non
         say(f"ZooKeeper at {local.zookeeper}: {f'process {process.pid}' if runs and process else 'stopped'}")
     if report is None:
         return
-    controller = "none" if report.controller is None else report.controller
-    say(f"cluster {report.cluster_id or '-'}, controller {controller}")
+    say(f"cluster {report.cluster_id or '-'}, controller {_controller(report)}")
     counts = f"{len(report.unavailable)} unavailable, {len(report.under_replicated)} under-replicated"
     partitions = f"{many(report.topics, 'topic')}, {many(len(report.partitions), 'partition')}"
     say(f"{partitions}: {counts}, {many(report.offline_replicas, 'replica')} offline")
@@ -181,6 +180,12 @@ def _say_status(report: ClusterReport | None, local: LocalCluster | None) -> Non
     say(*(f"{each.topic}-{each.partition}: {each.state}" for each in bad[:_MOST_NAMED]))
     if len(bad) > _MOST_NAMED:
         say(f"and {len(bad) - _MOST_NAMED} more: `magicbyte topics describe --under-replicated` has all")
+
+
+def _controller(report: ClusterReport) -> str:
+    if not report.knows_controller:
+        return "not known: brokers before 0.10 do not report it"
+    return "none" if report.controller is None else str(report.controller)
 
 
 # ---- down

@@ -56,7 +56,10 @@ async def _listed(bootstrap: str) -> list[Json]:
 
     with explained("list groups", NO_LIST):
         async with connected(bootstrap) as client:
-            return [each.to_json() for each in await list_groups(client)]
+            listed = await list_groups(client)
+    if listed.hidden:
+        _warn(listed.warning)
+    return [each.to_json() for each in listed.groups]
 
 
 # ---- describe
@@ -96,25 +99,25 @@ async def _described(bootstrap: str, names: tuple[str, ...] | None, *, zookeeper
     with explained("describe groups", NO_LIST if names is None else EVERY):
         async with connected(bootstrap) as client:
             if names is None:
-                found = await find_groups(client, zookeeper=zookeeper, on_other_kind=_say_other_kind)
+                found = await find_groups(client, zookeeper=zookeeper, warn=_warn)
             else:
                 found = [await find_group(client, name, zookeeper=zookeeper) for name in names]
             return [(await report_of(client, each)).to_json() for each in found]
 
 
-def _say_other_kind(name: str, kind: str) -> None:
-    complain(f"warning: {name} is a {kind} group, which this command does not support")
+def _warn(line: str) -> None:
+    complain(f"warning: {line}")
 
 
 def _text(group: Json) -> list[str]:
     rows = [["partition", "offset", "end", "lag", "member", "client", "host"]]
-    members = {each["id"]: each for each in group["members"]}
+    members = {each["id"]: each for each in group["members"] or ()}
     for each in group["partitions"]:
         member = members.get(each["member"], {})
         numbers = [_shown(each[name]) for name in ("offset", "end", "lag")]
         who = "(ZooKeeper)" if each["keptIn"] == "zookeeper" else _shown(member.get("id"))
         rows.append([_name(each), *numbers, who, _shown(member.get("clientId")), _shown(member.get("host"))])
-    idle = [each for each in group["members"] if not each["partitions"]]
+    idle = [each for each in members.values() if not each["partitions"]]
     rows += [["-", "-", "-", "-", each["id"], each["clientId"], each["host"]] for each in idle]
     return [_title(group), *table_lines(rows, left={0, 4, 5, 6})]
 
@@ -263,7 +266,3 @@ async def _reset(
                 client, name, topics, OffsetTarget(*target), dry_run=dry_run, zookeeper=zookeeper, warn=_warn
             )
             return [each.to_json() for each in done]
-
-
-def _warn(text: str) -> None:
-    complain(f"warning: {text}")

@@ -16,7 +16,7 @@ from cli.command import run as command
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.connection import Connection
 from magicbyte.access.client.fetch import read_records
-from magicbyte.access.client.group_admin import ListedGroup
+from magicbyte.access.client.group_admin import GroupList
 from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.access.client.offsets import bounds
 from magicbyte.access.client.produce import send
@@ -126,8 +126,8 @@ def test_groups_that_an_old_source_does_not_list_are_found_in_its_offsets(
     """Brokers before 0.10.1 list groups with members alone. Each record of the topic is read once."""
     read: list[tuple[int, int | None]] = []
 
-    async def none(_: Client) -> list[ListedGroup]:
-        return []
+    async def none(_: Client) -> GroupList:
+        return GroupList([], [])
 
     def noted(client: Client, topic: str, partition: int, start: int, end: int, **options: Any) -> Any:
         read.append((start, end))

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from magicbyte.access.client.client import BrokerNode, Client
 from magicbyte.access.client.topic_report import PartitionReport, report_partitions
+from magicbyte.engine.protocol import APIS
+from magicbyte.engine.protocol.api_key import ApiKey
+
+_FIRST_WITH_CONTROLLER: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterReport:
-    """A cluster as one of its brokers sees it. Partitions are those of all topics, internal ones included."""
+    """A cluster as one of its brokers sees it. Partitions are those of all topics, internal ones included.
+
+    `knows_controller`: whether the broker reports the controller, which brokers before 0.10 do not.
+    """
 
     cluster_id: str | None
     controller: int | None
     brokers: tuple[BrokerNode, ...]
     topics: int
     partitions: tuple[PartitionReport, ...]
+    knows_controller: bool = True
 
     @property
     def unavailable(self) -> list[PartitionReport]:
@@ -36,9 +44,15 @@ class ClusterReport:
         return sum(len(each.offline) for each in self.partitions)
 
     @property
-    def is_healthy(self) -> bool:
-        """Whether there is a controller, and no partition has a fault."""
-        return self.controller is not None and not self.unavailable and not self.under_replicated
+    def has_fault(self) -> bool:
+        """Whether a partition has a fault, or there is no controller."""
+        without = self.knows_controller and self.controller is None
+        return without or bool(self.unavailable) or bool(self.under_replicated)
+
+    @property
+    def is_healthy(self) -> bool | None:
+        """Whether there is a controller, and no partition has a fault; None if only the controller is unknown."""
+        return False if self.has_fault else self.knows_controller or None
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as printed by `magicbyte cluster status --format json`."""
@@ -57,7 +71,7 @@ class ClusterReport:
 
 def unknown_health() -> dict[str, Any]:
     """Return the members of `ClusterReport.to_json` for a cluster in which no broker runs."""
-    return {**dict.fromkeys(ClusterReport(None, None, (), 0, ()).to_json()), "healthy": False}
+    return dict.fromkeys(ClusterReport(None, None, (), 0, ()).to_json())
 
 
 def _names(partitions: Iterable[PartitionReport]) -> list[str]:
@@ -71,4 +85,6 @@ async def report_cluster(client: Client) -> ClusterReport:
     cluster = client.cluster
     brokers = tuple(node for _, node in sorted(cluster.brokers.items()))
     controller = cluster.controller if cluster.controller in cluster.brokers else None
-    return ClusterReport(cluster.cluster_id, controller, brokers, len(topics), tuple(partitions))
+    version = (await client.any_connection()).versions.latest(APIS[ApiKey.METADATA])
+    knows_controller = version is not None and version >= _FIRST_WITH_CONTROLLER
+    return ClusterReport(cluster.cluster_id, controller, brokers, len(topics), tuple(partitions), knows_controller)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from magicbyte.access.client.client import BrokerNode, Client, only
 from magicbyte.access.client.groups import TopicPartition
 from magicbyte.engine.errors import BrokerError, CorruptRecordError, ErrorCode
 from magicbyte.engine.groups.consumer_protocol import Assignment
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.protocol import APIS
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.consumer_group_describe import (
@@ -79,16 +80,32 @@ class DescribedGroup:
         return self.state != _NO_SUCH_GROUP
 
 
-async def list_groups(client: Client) -> list[ListedGroup]:
-    """Return the groups of all brokers, by name. Needs brokers from 0.9 on. Raises BrokerError and NetworkError."""
+class GroupList(NamedTuple):
+    """Groups by name. `hidden`: the partitions of `__consumer_offsets` without a leader, whose groups are missing."""
+
+    groups: list[ListedGroup]
+    hidden: list[int]
+
+    @property
+    def warning(self) -> str:
+        """What is not known, "" if these are all groups."""
+        partitions = ", ".join(f"{OFFSETS_TOPIC}-{index}" for index in self.hidden)
+        what = f"not all groups are known: those of {partitions} are missing, where no broker leads"
+        return what if self.hidden else ""
+
+
+async def list_groups(client: Client) -> GroupList:
+    """Return the groups of all brokers. Needs brokers from 0.9 on. Raises BrokerError and NetworkError."""
     connection = await client.any_connection()
     connection.versions.choose(APIS[ApiKey.LIST_GROUPS], None, connection.name)
-    await client.topics([])
+    offsets = (await client.topics()).get(OFFSETS_TOPIC)
+    partitions = {} if offsets is None else offsets.partitions
+    hidden = [index for index, each in sorted(partitions.items()) if each.leader not in client.cluster.brokers]
     found: dict[str, ListedGroup] = {}
     for node in client.cluster.brokers.values():
         groups = await client.retried(functools.partial(_groups_of, client, node))
         found |= {each.name: each for each in groups}
-    return [each for _, each in sorted(found.items())]
+    return GroupList([each for _, each in sorted(found.items())], hidden)
 
 
 async def _groups_of(client: Client, node: BrokerNode) -> list[ListedGroup]:

@@ -42,6 +42,12 @@ class ReportedGroup:
         """Its members, none if they are unknown."""
         return () if self.described is None else self.described.members
 
+    def why_unknown(self, *, zookeeper: bool) -> str | None:
+        """Return why it may have members that are not among `members`. `zookeeper`: its offsets there are meant."""
+        if self.described is None:
+            return "brokers before 0.9 know no members"
+        return "the members of consumers with offsets in ZooKeeper are known to ZooKeeper only" if zookeeper else None
+
     def check_empty(self, task: str) -> None:
         """Raise BrokerError, NON_EMPTY_GROUP, for a group with members; `task` names the requested operation."""
         if self.members:
@@ -103,7 +109,9 @@ class GroupReport:
                     "partitions": [f"{topic}-{index}" for topic, index in member.partitions],
                 }
                 for member in group.members
-            ],
+            ]
+            if described is not None
+            else None,
             "partitions": [member.to_json() for member in self.places],
         }
 
@@ -132,14 +140,15 @@ async def _ends(client: Client, places: Iterable[TopicPartition]) -> dict[TopicP
     return found
 
 
-async def find_groups(
-    client: Client, *, zookeeper: bool, on_other_kind: Callable[[str, str], None]
-) -> list[ReportedGroup]:
-    """Return all groups, without those of other kinds, for which the callback gets name and kind."""
+async def find_groups(client: Client, *, zookeeper: bool, warn: Callable[[str], None]) -> list[ReportedGroup]:
+    """Return all groups; `warn` is told of those that are not among them: of other kinds, or unknown."""
     groups = []
-    for each in await list_groups(client):
+    listed = await list_groups(client)
+    if listed.hidden:
+        warn(listed.warning)
+    for each in listed.groups:
         if each.kind in OTHER_KINDS:
-            on_other_kind(each.name, each.kind)
+            warn(f"{each.name} is a {each.kind} group, which this command does not support")
             continue
         try:
             groups.append(await find_group(client, each.name, zookeeper=zookeeper))
@@ -168,10 +177,11 @@ async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> R
 
 async def _not_found(client: Client, name: str) -> NoReturn:
     try:
-        known = {each.name: each.kind for each in await list_groups(client)}
+        listed = await list_groups(client)
     except UnsupportedVersionError:
         detail = "it has no committed offsets, and these brokers know nothing else of groups"
     else:
+        known = {each.name: each.kind for each in listed.groups}
         near = difflib.get_close_matches(name, known, 3)
         detail = (
             f"is it {' or '.join(map(repr, near))}?"
@@ -228,6 +238,8 @@ async def reset_offsets(
     task = f"reset offsets of group {name}"
     group = await _group_to_reset(client, name, wanted=bool(topics), zookeeper=zookeeper)
     group.check_empty("reset offsets of group")
+    if (why := group.why_unknown(zookeeper=zookeeper)) is not None:
+        warn(f"whether group {name} has members is not known, {why}: see that its consumers have stopped")
     if group.in_zookeeper and not group.offsets and not zookeeper:
         detail = "its offsets are in ZooKeeper, where its consumers look: add --zookeeper"
         raise BrokerError(task, ErrorCode.INVALID_REQUEST, broker="the cluster", detail=detail)

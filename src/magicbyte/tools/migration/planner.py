@@ -405,15 +405,15 @@ def _stored_in(table: BatchTable) -> Stored:
 async def _members(client: Client, topics: Mapping[str, TopicFacts]) -> list[str]:
     """Add the client ids of group members to their topics. Return notes on missing facts."""
     try:
-        groups = await list_groups(client)
-        for group in groups:
+        listed = await list_groups(client)
+        for group in listed.groups:
             for member in (await describe_group(client, group.name)).members:  # by its coordinator
                 for topic, _ in member.partitions:
                     if topic in topics and member.client_id not in topics[topic].members.setdefault(group.name, []):
                         topics[topic].members[group.name].append(member.client_id)
     except (UnsupportedVersionError, BrokerError) as error:
         return [f"groups are unknown ({error})"]
-    return []
+    return [listed.warning] if listed.hidden else []
 
 
 def joined(stored: Mapping[str, TopicFacts], reported: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:

@@ -23,12 +23,12 @@ class GroupNames:
     """Find the names of a cluster's groups, repeatedly.
 
     Brokers before 0.10.1 list only groups with members, those before 0.9 none: there the names of all groups that ever
-    committed an offset are read from `__consumer_offsets`, each record once. `untold` is the reason if that is
-    impossible.
+    committed an offset are read from `__consumer_offsets`, each record once. `untold`: by kind, the groups
+    that are not found, and why.
     """
 
     def __init__(self, client: Client) -> None:
-        self.untold: str | None = None
+        self.untold: dict[str, str] = {}
         self._client = client
         self._read: set[str] = set()
         self._next: dict[int, int] = {}  # by partition: the next offset to read
@@ -36,16 +36,19 @@ class GroupNames:
     async def find(self) -> dict[str, str]:
         """Return the groups with their protocol types, "" if unknown. Raises BrokerError, NetworkError."""
         versions = (await self._client.any_connection()).versions
-        listed = [] if versions.latest(APIS[ApiKey.LIST_GROUPS]) is None else await list_groups(self._client)
-        types = {each.name: each.protocol_type for each in listed}
+        self.untold, types = {}, dict[str, str]()
+        if versions.latest(APIS[ApiKey.LIST_GROUPS]) is not None:
+            listed = await list_groups(self._client)
+            types = {each.name: each.protocol_type for each in listed.groups}
+            if listed.hidden:
+                self.untold["(groups without a coordinator)"] = listed.warning
         if versions.latest(APIS[ApiKey.JOIN_GROUP], _LISTS_ALL) is None:
             try:
                 await self._read_names()
-                self.untold = None
             except BrokerError as error:
                 if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     raise
-                self.untold = f"its brokers do not list groups without members, and {error}"
+                self.untold["(groups without members)"] = f"its brokers do not list groups without members, and {error}"
             types = dict.fromkeys(self._read, "") | types
         return dict(sorted(types.items()))
 

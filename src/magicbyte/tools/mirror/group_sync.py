@@ -181,7 +181,7 @@ class GroupSync:
                     synced.leave_out(name, f"{why} in {_named(lacking)}")
                 offsets += offsets_at(name, readers, reaches)
         await write_groups(self._target, offsets, synced)
-        if self._names.untold is not None:
-            synced.leave_out("(groups without members)", self._names.untold)
+        for kind, why in self._names.untold.items():
+            synced.leave_out(kind, why)
         synced.left_out = dict(sorted(synced.left_out.items()))
         return synced
