@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from _pytest.mark import ParameterSet
+from hypothesis import settings
 
 from magicbyte.engine.records.columns import Record
 
@@ -52,6 +53,11 @@ def valued(*values: bytes) -> list[Record]:
 async def as_it_is(node: Any) -> Any:
     """Return `node` unchanged."""
     return node
+
+
+def tries(most: int) -> settings:
+    """Settings for so many of Hypothesis' examples: fewer in a profile that has fewer than its usual 100."""
+    return settings(max_examples=most * settings.default.max_examples // 100)
 
 
 def first_of(values: Sequence[Any], count: int = 1) -> list[Any]:

@@ -21,8 +21,15 @@ from time_left import TimeLeft
 # The same examples in every run; `./test --hypothesis-profile=explore` looks for new ones. The first call of a kernel
 # compiles, hence no deadline.
 settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("few", derandomize=True, deadline=None, max_examples=40)  # ./test, but not in CI
 settings.register_profile("explore", deadline=None)
 settings.load_profile("fixed")
+
+# Spark's Java machines run for seconds, each query a few times: their second compiler would take more time than its
+# code saves, half of all that such a machine takes.
+FIRST_COMPILER = "-XX:TieredStopAtLevel=1"
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{FIRST_COMPILER} -Dspark.executor.defaultJavaOptions={FIRST_COMPILER}")
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", FIRST_COMPILER)
 
 # A script starts its background jobs with SIGINT ignored, and whatever they start inherits that: tests send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():

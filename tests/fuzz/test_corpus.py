@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from builders import tries
 from fuzz import agreement, mutations, seeds, targets
 from magicbyte.engine.records.decode import DecodeOptions
 from magicbyte.engine.records.layout import Dialect
@@ -50,7 +51,7 @@ def test_kernels_that_check_every_index_agree_as_well() -> None:
     assert done.stdout.split() == expected
 
 
-@settings(max_examples=400)
+@tries(400)
 @given(name=st.sampled_from(sorted(SEEDS)), seed=st.integers(0, 1 << 32), flags=st.integers(0, 31))
 @example(name="magic0-00-small", seed=0, flags=0)
 def test_the_forms_of_the_kernels_agree_on_changed_golden_batches(name: str, seed: int, flags: int) -> None:
@@ -70,7 +71,7 @@ def test_both_forms_convert_alike() -> None:
         assert seen[0] == seen[1]
 
 
-@settings(max_examples=150)
+@tries(150)
 @given(seed=st.integers(0, 1 << 32), flags=st.integers(0, 15))
 def test_many_batches_with_damage_between_are_read_alike(seed: int, flags: int) -> None:
     rnd = random.Random(seed)

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from fuzz.logins import PASSWORD, fuzz_login, login_inputs, place
 
 INPUTS = dict(login_inputs())
@@ -51,7 +52,7 @@ def test_a_login_that_is_cut_anywhere_admits_no_user() -> None:
             fuzz_login(data[:end].replace(PASSWORD.encode(), b"x" * len(PASSWORD)))
 
 
-@settings(max_examples=500, deadline=None)
+@tries(500)
 @given(
     name=st.sampled_from(sorted(INPUTS)), at=st.integers(0, 400), flip=st.integers(1, 255), more=st.binary(max_size=9)
 )
@@ -63,7 +64,7 @@ def test_a_login_with_a_changed_byte_ends_as_one_or_with_a_fault_of_the_peers(
     fuzz_login(bytes(data))
 
 
-@settings(max_examples=500, deadline=None)
+@tries(500)
 @given(data=st.binary(max_size=200))
 def test_arbitrary_bytes_admit_no_user(data: bytes) -> None:
     fuzz_login(data)

@@ -6,9 +6,10 @@ import time
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from magicbyte.schema import MessageSchema, SchemaError, bundled, check
 from magicbyte.schema.scan import MAX_CHARACTERS, MAX_DEPTH, SourceText, Value, scan
 from schema.random_schemas import random_schema
@@ -46,7 +47,7 @@ def test_errors_in_any_parts_of_the_language_are_reported(parts: list[str]) -> N
     assert is_reported(check("".join(parts)))
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(data=st.data())
 def test_errors_in_a_real_file_with_parts_removed_doubled_or_inserted_are_reported(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(real_files()))
@@ -58,7 +59,7 @@ def test_errors_in_a_real_file_with_parts_removed_doubled_or_inserted_are_report
     assert is_reported(check(text))
 
 
-@settings(max_examples=300)
+@tries(300)
 @given(data=st.data())
 def test_errors_in_a_real_file_with_other_values_are_reported(data: st.DataObject) -> None:
     """Mutates the values, not the text, so that what is checked lies behind the JSON."""

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from engine.protocol.generated import Codec, compiled
 from engine.protocol.interpreter import UNKNOWN, RefusedError, Values, read, write
 from engine.protocol.values import examples
@@ -52,7 +53,7 @@ def test_messages_of_random_schemas_read_back_as_the_interpreter_says(first: int
                 check_message(codec, version, values)
 
 
-@settings(max_examples=60)
+@tries(60)
 @given(rng=st.randoms(use_true_random=False))
 def test_a_random_schema_compiles_and_its_messages_read_back(rng: random.Random) -> None:
     codec = compiled(tree(random_schema(rng)))

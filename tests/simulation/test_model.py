@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from builders import tries
 from engine.log.appended import batch_of
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import OffsetOutOfRangeError
@@ -301,10 +302,9 @@ class LiveMergedLog(LiveCompactedLog):
 
 def with_settings(machine: type[RuleBasedStateMachine], examples: int) -> Any:
     given = settings(
-        max_examples=examples,
+        tries(examples),
         stateful_step_count=40,
         deadline=None,
-        derandomize=True,
         suppress_health_check=[HealthCheck.too_slow],
     )
     return type("TestCase", (machine.TestCase,), {"settings": given})

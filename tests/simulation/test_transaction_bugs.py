@@ -50,7 +50,7 @@ def planted(first_seed: int, *, verifies: bool = True) -> Callable[[Callable[[Pa
 # ---- the coordinator of transactions
 
 
-@planted(3)
+@planted(4)
 def a_producer_that_begins_keeps_the_epoch(patch: Patch) -> None:
     real = Transaction.renewed
 
@@ -74,7 +74,7 @@ def an_old_epoch_may_still_end_transactions(patch: Patch) -> None:
     patch.setattr(Coordinator, "_of", of)
 
 
-@planted(4)
+@planted(17)
 def a_fence_that_does_not_raise_the_epoch(patch: Patch) -> None:
     real = Coordinator._fence
 
@@ -85,7 +85,7 @@ def a_fence_that_does_not_raise_the_epoch(patch: Patch) -> None:
     patch.setattr(Coordinator, "_fence", fence)
 
 
-@planted(3)
+@planted(7)
 def a_new_coordinator_commits_what_was_to_be_aborted(patch: Patch) -> None:
     real = Coordinator.loaded
 
@@ -95,7 +95,7 @@ def a_new_coordinator_commits_what_was_to_be_aborted(patch: Patch) -> None:
     patch.setattr(Coordinator, "loaded", loaded)
 
 
-@planted(40)
+@planted(50)
 def a_new_coordinator_forgets_when_transactions_time_out(patch: Patch) -> None:
     real = Coordinator.loaded
 
@@ -122,7 +122,7 @@ def a_new_coordinator_takes_the_first_record_for_the_last(patch: Patch) -> None:
     patch.setattr("magicbyte.server.coordinating.coordinating.READ_BYTES", 300)
 
 
-@planted(0)
+@planted(9)
 def a_commit_that_is_answered_before_it_is_stored(patch: Patch) -> None:
     real = Coordinator.end
 
@@ -150,7 +150,7 @@ def markers_that_are_sent_before_the_decision_is_stored(patch: Patch) -> None:
     patch.setattr(Coordinator, "end", end)
 
 
-@planted(0)
+@planted(5)
 def a_transaction_that_is_complete_with_its_first_marker(patch: Patch) -> None:
     real = Coordinator.marked
 
@@ -163,7 +163,7 @@ def a_transaction_that_is_complete_with_its_first_marker(patch: Patch) -> None:
     patch.setattr(Coordinator, "marked", marked)
 
 
-@planted(1)
+@planted(8)
 def a_marker_that_is_not_sent_again(patch: Patch) -> None:
     real = Coordinator.marked
 
@@ -281,7 +281,7 @@ def an_abort_that_the_index_does_not_have(patch: Patch) -> None:
     patch.setattr(LiveIndexes, "append_aborted", lambda *_: None)
 
 
-@planted(0, verifies=False)  # else the coordinator refuses nearly all of them
+@planted(6, verifies=False)  # else the coordinator refuses nearly all of them
 def a_partition_that_takes_old_epochs(patch: Patch) -> None:
     real = ProducerChecks.check
 
@@ -296,7 +296,7 @@ def a_partition_that_takes_old_epochs(patch: Patch) -> None:
     patch.setattr(ProducerChecks, "check", check)
 
 
-@planted(0)
+@planted(2)
 def a_batch_that_comes_again_and_is_written_again(patch: Patch) -> None:
     real = ProducerChecks.check
 
@@ -309,7 +309,7 @@ def a_batch_that_comes_again_and_is_written_again(patch: Patch) -> None:
 class _Short(TransactionHistory):
     """One that is stuck sooner; 60 transactions take some 40,000 turns."""
 
-    most_turns = 250_000
+    most_turns = 120_000
 
 
 def finds(seed: int, *, verifies: bool) -> bool:

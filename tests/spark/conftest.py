@@ -67,11 +67,8 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> GoldenLogs:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    from magicbyte.spark import local_session, local_settings
+    from magicbyte.spark import local_session
 
-    java = "spark.driver.extraJavaOptions"
-    # Each query runs a few times: its second compiler would take more time than its code saves.
-    conf = {"spark.sql.shuffle.partitions": "2", java: f"{local_settings()[java]} -XX:TieredStopAtLevel=1"}
-    session = local_session("local[2]", name="tests", conf=conf)
+    session = local_session("local[2]", name="tests", conf={"spark.sql.shuffle.partitions": "2"})
     yield session
     session.stop()

@@ -14,9 +14,10 @@ import kafka.codec
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from magicbyte.engine.codecs import Codec, Lz4Header, OutputFull, compress, decompress, decompress_into
 from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError
 
@@ -44,7 +45,7 @@ def test_decompress_after_compress_is_the_identity(codec: Codec, name: str) -> N
     assert decompress(codec, compress(codec, plain), limit=len(plain)) == plain
 
 
-@settings(max_examples=200, deadline=None)
+@tries(200)
 @given(
     codec=st.sampled_from(list(Codec)),
     seed=st.binary(max_size=300),
@@ -277,7 +278,7 @@ def survives(codec: Codec, data: bytes, header: Lz4Header, limit: int) -> None:
     assert scratch[:32] == scratch[32 + limit :] == b"\xaa" * 32
 
 
-@settings(max_examples=300, deadline=None)
+@tries(300)
 @given(codec=st.sampled_from(CODECS), data=st.binary(max_size=200), header=ANY_HEADER, limit=st.integers(0, 2000))
 def test_junk_is_corrupt_or_within_the_limit(codec: Codec, data: bytes, header: Lz4Header, limit: int) -> None:
     magic = {Codec.GZIP: b"\x1f\x8b\x08\x00", Codec.SNAPPY: b"\x82SNAPPY\0", Codec.LZ4: b"\x04\x22\x4d\x18\x60\x40\x82"}

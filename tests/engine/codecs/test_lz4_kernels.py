@@ -7,9 +7,10 @@ from typing import Any
 import lz4.frame
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from magicbyte.engine.codecs import Codec, compress, decompress
 from magicbyte.engine.codecs import lz4_kernels as lz4k
 from magicbyte.engine.codecs.lz4_frame_kernels import BLOCK
@@ -103,7 +104,7 @@ def test_frames_of_another_kind_and_damaged_ones_are_left_to_others() -> None:
             assert read(form, each, 2 * len(TEXT), len(TEXT))[0] == lz4k.ODD
 
 
-@settings(max_examples=300, deadline=None)
+@tries(300)
 @given(data=st.data())
 def test_a_changed_frame_is_read_as_the_library_reads_it_or_not_at_all(data: st.DataObject) -> None:
     plain = data.draw(st.sampled_from([TEXT[:300], b"ab" * 30, SAMPLES["long literals"], TEXT[:60] * 5]))
@@ -175,7 +176,7 @@ def test_without_a_hint_all_is_stored(size: int) -> None:
     assert len(frame) == size + 11 + 4 * -(-size // BLOCK)
 
 
-@settings(max_examples=300, deadline=None)
+@tries(300)
 @given(data=st.data(), alphabet=st.sampled_from((b"a", b"ab", b"abcdefgh")), size=st.integers(0, 300))
 def test_no_hint_however_wrong_changes_the_data(data: st.DataObject, alphabet: bytes, size: int) -> None:
     rng = random.Random(data.draw(st.integers(0, 1 << 32)))

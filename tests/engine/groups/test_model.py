@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
 
+from builders import tries
 from engine.groups.world import Asked, World
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.rules import GroupState
@@ -258,6 +259,4 @@ class Consumers(RuleBasedStateMachine):
 
 
 class TestConsumers(Consumers.TestCase):  # type: ignore[misc,name-defined]
-    settings = settings(
-        max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
+    settings = settings(tries(120), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

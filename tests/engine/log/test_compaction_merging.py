@@ -1,9 +1,10 @@
 """Sets that compaction puts together: the enriched dialect's checks 7 to 9, and Kafka's formats where it is asked."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from engine.log.compacted import NOW, Cleaned, latest
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.records.columns import Record
@@ -127,7 +128,7 @@ def test_batches_are_merged_only_within_an_epoch_a_codec_and_without_a_producer(
 
 @pytest.mark.parametrize("merge", [False, True])
 @pytest.mark.parametrize("target", [Format.V1, Format.V2])
-@settings(max_examples=25, deadline=None, derandomize=True)
+@tries(25)
 @given(
     batches=st.lists(
         st.tuples(st.lists(st.one_of(st.none(), st.integers(0, 9)), min_size=1, max_size=6), st.booleans()),

@@ -6,9 +6,10 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from engine.protocol.any_bytes import LIES, changed, check_any_bytes
 from engine.protocol.any_values import encoded
 from engine.protocol.generated import codecs, compiled
@@ -51,7 +52,7 @@ def test_changed_messages_with_encoded_integers_are_read_or_refused_as_the_inter
 
 
 @given(data=st.data())
-@settings(max_examples=300)
+@tries(300)
 def test_junk_is_a_message_or_refused(data: st.DataObject) -> None:
     name, version = data.draw(st.sampled_from(versions()))
     check_any_bytes(codecs()[name], version, data.draw(st.binary(max_size=200)))
@@ -65,7 +66,7 @@ def test_a_message_cut_anywhere_is_refused() -> None:
 
 
 @given(junk=st.binary(max_size=300), key=st.sampled_from(sorted(APIS)), version=st.integers(-1, 20))
-@settings(max_examples=300)
+@tries(300)
 def test_frames_of_junk_are_refused_with_our_errors(junk: bytes, key: int, version: int) -> None:
     head = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True)
     for frame in (junk, head + junk):

@@ -7,11 +7,12 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import golden_data
 import magicbyte.engine.protocol
+from builders import tries
 from engine.protocol.schemas import all_schemas
 from magicbyte.engine.errors import ProtocolError, UnsupportedVersionError
 from magicbyte.engine.protocol import (
@@ -188,7 +189,7 @@ def test_a_whole_frame_is_not_copied() -> None:
 
 
 @given(st.lists(st.integers(0, 3 * LONG), max_size=4), st.integers(0, 1000), st.booleans())
-@settings(deadline=None, max_examples=40)
+@tries(40)
 def test_frames_are_the_same_when_the_long_ones_are_read_into_their_own_place(
     sizes: list[int], seed: int, reused: bool
 ) -> None:

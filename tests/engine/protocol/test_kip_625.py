@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from builders import tries
 from engine.protocol.any_values import message_values
 from engine.protocol.generated import codecs, compiled
 from engine.protocol.interpreter import Values, integers, write
@@ -86,7 +87,7 @@ def test_no_message_that_takes_3216_bytes_fixed_takes_4026_encoded() -> None:
     assert (5 * FIXED + highest) // 4 == 4019 < WORST
 
 
-@settings(max_examples=150)
+@tries(150)
 @given(values=message_values("MetadataResponse", VERSION))
 def test_the_bounds_hold_for_any_message(values: Values) -> None:
     schema = EXAMPLES[0].fixed_schema

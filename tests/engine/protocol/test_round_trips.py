@@ -1,9 +1,10 @@
 """Messages read back as written, for any values: as the schemas are, and with random encodings of the integers."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from engine.protocol.any_values import encoded_codec, message_values
 from engine.protocol.generated import codecs
 from engine.protocol.interpreter import read, write
@@ -25,7 +26,7 @@ def test_every_version_reads_back_with_random_encodings_on_its_integers(part: in
                 assert codec.read(version, data) == values, (name, version)
 
 
-@settings(max_examples=500)
+@tries(500)
 @given(data=st.data(), encodings=st.booleans())
 def test_any_values_read_back_in_any_version(data: st.DataObject, encodings: bool) -> None:
     name, version = data.draw(st.sampled_from(versions()))

@@ -11,9 +11,10 @@ from typing import Any
 
 import lz4.frame
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from magicbyte.engine.codecs import Codec, Lz4Header, decompress
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.records.batch import RecordBatch, build_batch
@@ -149,7 +150,7 @@ def sets(draw: Callable[[Any], Any]) -> list[list[Record]]:
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@tries(200)
 @given(sets=sets(), way=st.sampled_from(WAYS))
 def test_but_for_its_compression_an_entry_is_the_one_that_a_search_would_have_compressed(
     sets: list[list[Record]], way: tuple[Format, Format]

@@ -61,30 +61,22 @@ def marked() -> Iterator[Marked]:
         key = schema.api_key
         if schema.type == "request" and key in SERVED and schema.name == f"{APIS[key].name}Request":
             versions = SERVED[key].versions
-            for path, field in _fields(schema, schema.fields):
-                inside = [version for version in versions if _is_in(version, path, schema)]
-                if field.entity_type in KINDS and inside:
-                    yield Marked(key, path, KINDS[field.entity_type], inside[-1])
+            for path, fields in _fields(schema, schema.fields):
+                inside = [version for version in versions if all(version in each.versions for each in fields)]
+                if (kind := fields[-1].entity_type) in KINDS and inside:
+                    yield Marked(key, path, KINDS[kind], inside[-1])
 
 
-def _fields(schema: MessageSchema, fields: tuple[FieldSchema, ...]) -> Iterator[tuple[tuple[str, ...], FieldSchema]]:
+def _fields(
+    schema: MessageSchema, fields: tuple[FieldSchema, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[FieldSchema, ...]]]:
+    """Yield the path to each field, and the fields on it: that field comes last."""
     names = attributes(fields)
     for field in fields:
-        yield (names[field.name],), field
+        yield (names[field.name],), (field,)
         if field.type.struct:
             for path, inner in _fields(schema, schema.structs[field.type.name].fields):
-                yield (names[field.name], *path), inner
-
-
-def _is_in(version: int, path: tuple[str, ...], schema: MessageSchema) -> bool:
-    """Return whether a version has a field, and all that it is in."""
-    fields = schema.fields
-    for name in path:
-        field = next(field for field in fields if attributes(fields)[field.name] == name)
-        if version not in field.versions:
-            return False
-        fields = schema.structs[field.type.name].fields if field.type.struct else ()
-    return True
+                yield (names[field.name], *path), (field, *inner)
 
 
 def _with_name(kind: type, path: tuple[str, ...]) -> Any:

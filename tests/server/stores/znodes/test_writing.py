@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import tries
 from engine.cluster.builders import CREDENTIAL, batches, topic
 from magicbyte.engine.cluster.acls import AccessControlEntry, AclOperation, Pattern, Permission
 from magicbyte.engine.cluster.acls import ResourcePattern as Resource
@@ -77,14 +78,14 @@ def follow(store: MetadataStore, data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60)
+@tries(60)
 def test_a_tree_after_any_changes_is_the_image_after_them(data: st.DataObject) -> None:
     follow(new_tree(), data)
 
 
 @pytest.mark.parametrize("version", RECORDED)
 @given(data=st.data())
-@settings(max_examples=10)
+@tries(10)
 def test_the_tree_of_a_real_broker_after_any_changes_is_the_image_after_them(version: str, data: st.DataObject) -> None:
     follow(recorded(version), data)
 
