@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -33,12 +34,30 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
+class QuorumRegistration:
+    """What a KRaft quorum knows besides of a registered broker.
+
+    `incarnation`: drawn at each start. `is_fenced`: it may not lead partitions. `cordoned`: directories without new
+    replicas, None: never told. `oldest_levels`: of features, 0 if it is missing.
+    """
+
+    incarnation: uuid.UUID
+    is_fenced: bool = False
+    is_stopping: bool = False
+    uses_zookeeper: bool = False
+    directories: tuple[uuid.UUID, ...] = ()
+    cordoned: tuple[uuid.UUID, ...] | None = None
+    oldest_levels: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RegisteredBroker:
-    """A registered broker. `epoch` is the transaction id of its registration."""
+    """A registered broker. `epoch`: the transaction id of its registration, or the offset of its record."""
 
     id: int
     epoch: int
     registration: Registration
+    quorum: QuorumRegistration | None = None
 
     def endpoint(self, listener: str | None) -> BrokerEndpoint | None:
         """Return its address for other brokers: of `listener`, by default its first unsecured one."""
@@ -46,3 +65,14 @@ class RegisteredBroker:
             if each.listener == listener or (listener is None and each.security_protocol == _PLAINTEXT):
                 return each
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredController:
+    """A controller of a KRaft quorum."""
+
+    id: int
+    incarnation: uuid.UUID
+    registration: Registration
+    oldest_levels: Mapping[str, int] = field(default_factory=dict)
+    is_ready_to_migrate: bool = False

@@ -16,11 +16,13 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from magicbyte.engine.cluster.acls import Entries, ResourcePattern
-from magicbyte.engine.cluster.brokers import RegisteredBroker
+from magicbyte.engine.cluster.brokers import RegisteredBroker, RegisteredController
 from magicbyte.engine.cluster.image import (
+    AclBinding,
     ClusterImage,
     ConfigEntity,
     DamagedPart,
+    DelegationToken,
     Limits,
     PartitionImage,
     Settings,
@@ -107,6 +109,14 @@ class PartitionStateChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionReplaced:
+    """All of a partition may have changed."""
+
+    partition: TopicPartition
+    image: PartitionImage
+
+
+@dataclass(frozen=True, slots=True)
 class SettingsChanged:
     """A topic or broker has these settings of its own; None: no longer any."""
 
@@ -136,6 +146,21 @@ class AclsChanged:
 
     resource: ResourcePattern
     entries: Entries
+
+
+@dataclass(frozen=True, slots=True)
+class AclAdded:
+    """There is another ACL, with an id."""
+
+    id: uuid.UUID
+    acl: AclBinding
+
+
+@dataclass(frozen=True, slots=True)
+class AclRemoved:
+    """An ACL is gone; an equal one with another id stays."""
+
+    id: uuid.UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +225,35 @@ class PreferredElectionsRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class QuorumControllerRegistered:
+    """A controller of the quorum has registered."""
+
+    controller: RegisteredController
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumControllerUnregistered:
+    """A controller of the quorum has left."""
+
+    controller_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChanged:
+    """There is this delegation token; None: it is gone."""
+
+    token_id: str
+    token: DelegationToken | None
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperMigrationChanged:
+    """The migration from ZooKeeper has this state."""
+
+    state: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class DamageChanged:
     """A part of the metadata cannot be read, for this reason; None: it can be read again."""
 
@@ -228,7 +282,19 @@ ProposedChange: TypeAlias = (
     | PreferredElectionsRequested
 )
 """A change that a broker may propose. The others follow from sessions of brokers, and from damage."""
-ClusterChange: TypeAlias = ProposedChange | BrokerRegistered | BrokerUnregistered | ControllerChanged | DamageChanged
+QuorumChange: TypeAlias = (
+    PartitionReplaced
+    | AclAdded
+    | AclRemoved
+    | QuorumControllerRegistered
+    | QuorumControllerUnregistered
+    | TokenChanged
+    | ZooKeeperMigrationChanged
+)
+"""A change that only the metadata log of a KRaft quorum has."""
+ClusterChange: TypeAlias = (
+    ProposedChange | QuorumChange | BrokerRegistered | BrokerUnregistered | ControllerChanged | DamageChanged
+)
 
 
 def apply(image: ClusterImage, change: ClusterChange) -> ClusterImage:
@@ -238,21 +304,29 @@ def apply(image: ClusterImage, change: ClusterChange) -> ClusterImage:
 
 def apply_all(image: ClusterImage, changes: Iterable[ClusterChange], position: int) -> ClusterImage:
     """Return the image after changes, known up to `position`. Raises UnknownTopicError, as `apply` does."""
-    draft = _Draft(image)
+    draft = Draft(image)
     for change in changes:
-        _APPLY[type(change)](draft, change)
+        draft.apply(change)
     return draft.image(position)
 
 
-class _Draft:
-    """An image in preparation: its changed sections, and the changed partitions of topics."""
+class Draft:
+    """An image in preparation: its changed sections, and the changed partitions of topics.
+
+    For many changes of which each depends on those before; otherwise `apply_all` is simpler.
+    """
 
     def __init__(self, image: ClusterImage) -> None:
         self._before = image
         self._sections: dict[str, Any] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}
 
+    def apply(self, change: ClusterChange) -> None:
+        """Apply a change. Raises UnknownTopicError."""
+        _APPLY[type(change)](self, change)
+
     def image(self, position: int) -> ClusterImage:
+        """Return the image after all changes, known up to `position`."""
         if self._partitions:
             topics: dict[str, TopicImage] = self.section("topics")
             topics |= {
@@ -315,49 +389,67 @@ class _Draft:
                 self.section("topic_names").pop(topic.id, None)
 
 
-def _partition_at(draft: _Draft, key: TopicPartition) -> tuple[list[PartitionImage], PartitionImage]:
+def _partition_at(draft: Draft, key: TopicPartition) -> tuple[list[PartitionImage], PartitionImage]:
     partitions = draft.partitions(key.topic)
     if not 0 <= key.partition < len(partitions):
         raise UnknownTopicError(f"the metadata changes partition {key}, which does not exist")
     return partitions, partitions[key.partition]
 
 
-def _id_assigned(draft: _Draft, change: TopicIdAssigned) -> None:
+def _id_assigned(draft: Draft, change: TopicIdAssigned) -> None:
     partitions = tuple(draft.partitions(change.name))
     draft.put_topic(TopicImage(change.name, change.topic_id, partitions))
 
 
-def _partitions_created(draft: _Draft, change: PartitionsCreated) -> None:
+def _partitions_created(draft: Draft, change: PartitionsCreated) -> None:
     draft.partitions(change.topic).extend(change.partitions)
 
 
-def _replicas_changed(draft: _Draft, change: ReplicasChanged) -> None:
+def _replicas_changed(draft: Draft, change: ReplicasChanged) -> None:
     partitions, before = _partition_at(draft, change.partition)
-    partitions[change.partition.partition] = PartitionImage(change.replicas, change.move, before.known)
+    partitions[change.partition.partition] = before._replace(replicas=change.replicas, move=change.move)
 
 
-def _state_changed(draft: _Draft, change: PartitionStateChanged) -> None:
-    partitions, (replicas, move, _) = _partition_at(draft, change.partition)
-    partitions[change.partition.partition] = PartitionImage(replicas, move, change.known)
+def _state_changed(draft: Draft, change: PartitionStateChanged) -> None:
+    partitions, before = _partition_at(draft, change.partition)
+    partitions[change.partition.partition] = before._replace(known=change.known)
 
 
-def _settings_changed(draft: _Draft, change: SettingsChanged) -> None:
+def _partition_replaced(draft: Draft, change: PartitionReplaced) -> None:
+    partitions, _ = _partition_at(draft, change.partition)
+    partitions[change.partition.partition] = change.image
+
+
+def _settings_changed(draft: Draft, change: SettingsChanged) -> None:
     draft.put("settings", change.entity, change.settings, is_absent=change.settings is None)
 
 
-def _quotas_changed(draft: _Draft, change: QuotasChanged) -> None:
+def _quotas_changed(draft: Draft, change: QuotasChanged) -> None:
     draft.put("quotas", change.entity, change.limits, is_absent=not change.limits)
 
 
-def _rate_changed(draft: _Draft, change: ConnectionRateChanged) -> None:
+def _rate_changed(draft: Draft, change: ConnectionRateChanged) -> None:
     draft.put("connection_rates", change.address, change.rate, is_absent=change.rate is None)
 
 
-def _acls_changed(draft: _Draft, change: AclsChanged) -> None:
+def _acls_changed(draft: Draft, change: AclsChanged) -> None:
     draft.put("acls", change.resource, change.entries, is_absent=not change.entries)
 
 
-def _credential_changed(draft: _Draft, change: ScramCredentialChanged) -> None:
+def _acl_added(draft: Draft, change: AclAdded) -> None:
+    draft.section("acl_ids")[change.id] = change.acl
+    acls = draft.section("acls")
+    acls[change.acl.resource] = acls.get(change.acl.resource, frozenset()) | {change.acl.entry}
+
+
+def _acl_removed(draft: Draft, change: AclRemoved) -> None:
+    acl = draft.section("acl_ids").pop(change.id, None)
+    if acl is not None and acl not in draft.section("acl_ids").values():
+        entries = draft.section("acls").get(acl.resource, frozenset()) - {acl.entry}
+        draft.put("acls", acl.resource, entries, is_absent=not entries)
+
+
+def _credential_changed(draft: Draft, change: ScramCredentialChanged) -> None:
     users = draft.section("scram_users")
     credentials = {name: each for name, each in users.get(change.user, {}).items() if name != change.mechanism}
     if change.credential is not None:
@@ -365,20 +457,20 @@ def _credential_changed(draft: _Draft, change: ScramCredentialChanged) -> None:
     draft.put("scram_users", change.user, credentials, is_absent=not credentials)
 
 
-def _feature_changed(draft: _Draft, change: FeatureChanged) -> None:
+def _feature_changed(draft: Draft, change: FeatureChanged) -> None:
     draft.put("features", change.name, change.level, is_absent=change.level is None)
 
 
-def _controller_changed(draft: _Draft, change: ControllerChanged) -> None:
+def _controller_changed(draft: Draft, change: ControllerChanged) -> None:
     draft.set("controller_id", change.controller_id)
     draft.set("controller_epoch", change.epoch)
 
 
-def _damage_changed(draft: _Draft, change: DamageChanged) -> None:
+def _damage_changed(draft: Draft, change: DamageChanged) -> None:
     draft.put("damage", change.part, change.why, is_absent=change.why is None)
 
 
-_APPLY: Final[Mapping[type, Callable[[_Draft, Any], None]]] = {
+_APPLY: Final[Mapping[type, Callable[[Draft, Any], None]]] = {
     ClusterIdentified: lambda draft, change: draft.set("cluster_id", change.cluster_id),
     BrokerRegistered: lambda draft, change: draft.section("brokers").update({change.broker.id: change.broker}),
     BrokerUnregistered: lambda draft, change: draft.put("brokers", change.broker_id, None, is_absent=True),
@@ -401,6 +493,19 @@ _APPLY: Final[Mapping[type, Callable[[_Draft, Any], None]]] = {
     ReassignmentsRequested: lambda draft, change: draft.set("reassignments", dict(change.partitions)),
     PreferredElectionsRequested: lambda draft, change: draft.set("preferred_elections", change.partitions),
     DamageChanged: _damage_changed,
+    PartitionReplaced: _partition_replaced,
+    AclAdded: _acl_added,
+    AclRemoved: _acl_removed,
+    QuorumControllerRegistered: lambda draft, change: draft.section("controllers").update(
+        {change.controller.id: change.controller}
+    ),
+    QuorumControllerUnregistered: lambda draft, change: draft.put(
+        "controllers", change.controller_id, None, is_absent=True
+    ),
+    TokenChanged: lambda draft, change: draft.put(
+        "tokens", change.token_id, change.token, is_absent=change.token is None
+    ),
+    ZooKeeperMigrationChanged: lambda draft, change: draft.set("zookeeper_migration", change.state),
 }
 
 
@@ -462,6 +567,9 @@ def _of_topic(before: TopicImage, after: TopicImage) -> Iterator[ClusterChange]:
         if old is new:
             continue
         key = TopicPartition(after.name, index)
+        if old.quorum != new.quorum:
+            yield PartitionReplaced(key, new)
+            continue
         if old[:2] != new[:2]:
             yield ReplicasChanged(key, new.replicas, new.move)
         if old.known != new.known:
@@ -506,6 +614,26 @@ def _of_deletions(old: frozenset[str], new: frozenset[str]) -> Iterator[ClusterC
     yield from map(DeletionRequested, sorted(new - old))
 
 
+def _of_acl_ids(old: Mapping[uuid.UUID, AclBinding], new: Mapping[uuid.UUID, AclBinding]) -> Iterator[ClusterChange]:
+    for acl_id, _, acl in _changed(old, new):
+        yield AclRemoved(acl_id) if acl is None else AclAdded(acl_id, acl)
+
+
+def _of_controllers(
+    old: Mapping[int, RegisteredController], new: Mapping[int, RegisteredController]
+) -> Iterator[ClusterChange]:
+    for controller_id, _, controller in _changed(old, new):
+        if controller is None:
+            yield QuorumControllerUnregistered(controller_id)
+        else:
+            yield QuorumControllerRegistered(controller)
+
+
+def _of_tokens(old: Mapping[str, DelegationToken], new: Mapping[str, DelegationToken]) -> Iterator[ClusterChange]:
+    for token_id, _, token in _changed(old, new):
+        yield TokenChanged(token_id, token)
+
+
 def _of_damage(old: Mapping[DamagedPart, str], new: Mapping[DamagedPart, str]) -> Iterator[ClusterChange]:
     for part, _, why in _changed(old, new):
         yield DamageChanged(part, why)
@@ -526,5 +654,9 @@ _BETWEEN: Final[Mapping[str, Callable[[Any, Any], Iterable[ClusterChange]]]] = {
     "reassignments": lambda _, new: [ReassignmentsRequested(new)],
     "preferred_elections": lambda _, new: [PreferredElectionsRequested(new)],
     "damage": _of_damage,
+    "controllers": _of_controllers,
+    "acl_ids": _of_acl_ids,
+    "tokens": _of_tokens,
+    "zookeeper_migration": lambda _, new: [ZooKeeperMigrationChanged(new)],
 }
 """By field: the changes from one value to another. `topic_names` follows from the topics."""

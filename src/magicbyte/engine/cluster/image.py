@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from magicbyte.engine.cluster.acls import Entries, ResourcePattern
-from magicbyte.engine.cluster.brokers import RegisteredBroker
+from magicbyte.engine.cluster.acls import AccessControlEntry, Entries, ResourcePattern
+from magicbyte.engine.cluster.brokers import RegisteredBroker, RegisteredController
 from magicbyte.engine.cluster.quotas import QuotaEntity
 from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.ports import TopicPartition
@@ -27,21 +27,40 @@ class EntityKind(enum.Enum):
 
     TOPIC = "topics"
     BROKER = "brokers"
+    CLIENT_METRICS = "client-metrics"
+    GROUP = "groups"
 
 
 class ConfigEntity(NamedTuple):
-    """The owner of settings: a topic, a broker, or all brokers (None)."""
+    """The owner of settings, such as a topic or a broker; all brokers: None."""
 
     kind: EntityKind
     name: str | None
 
 
+class QuorumPartition(NamedTuple):
+    """What a KRaft quorum knows besides of a partition.
+
+    `directories`: of each replica, in their order. `eligible`: replicas out of sync that have all committed records;
+    `last_eligible`: former ones, after an unclean stop. `is_recovering`: the leader was elected out of sync.
+    """
+
+    directories: tuple[uuid.UUID, ...] = ()
+    eligible: tuple[int, ...] = ()
+    last_eligible: tuple[int, ...] = ()
+    is_recovering: bool = False
+
+
 class PartitionImage(NamedTuple):
-    """A partition: its replicas, the reassignment in progress, and its state; None until a controller has made one."""
+    """A partition: its replicas, the reassignment in progress, and its state; None until a controller has made one.
+
+    The version of the state is that of its node, or the partition epoch of a quorum.
+    """
 
     replicas: tuple[int, ...]
     move: OngoingMove = NO_MOVE
     known: KnownState | None = None
+    quorum: QuorumPartition | None = None
 
 
 class TopicImage(NamedTuple):
@@ -50,6 +69,24 @@ class TopicImage(NamedTuple):
     name: str
     id: uuid.UUID | None
     partitions: tuple[PartitionImage, ...]
+
+
+class AclBinding(NamedTuple):
+    """An ACL with its resource."""
+
+    resource: ResourcePattern
+    entry: AccessControlEntry
+
+
+class DelegationToken(NamedTuple):
+    """A delegation token, without its secret. Principals are texts, times are in ms."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issued_ms: int
+    latest_ms: int
+    expires_ms: int
 
 
 class DamagedSection(enum.Enum):
@@ -98,6 +135,9 @@ class ClusterImage:
     topics that are being deleted. `reassignments` and `preferred_elections`: requests of old tools. `damage`: parts
     that cannot be read, with the reason. Except for ACLs they are missing above: a reader whose default would lose data
     must look there.
+
+    Of a KRaft quorum alone: `controllers`, by id; `acl_ids`: the same ACLs by their ids; `tokens`, by id;
+    `zookeeper_migration`: the state of the migration, None if none is recorded.
     """
 
     position: int = -1
@@ -118,6 +158,10 @@ class ClusterImage:
     reassignments: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     preferred_elections: frozenset[TopicPartition] | None = None
     damage: Mapping[DamagedPart, str] = field(default_factory=dict)
+    controllers: Mapping[int, RegisteredController] = field(default_factory=dict)
+    acl_ids: Mapping[uuid.UUID, AclBinding] = field(default_factory=dict)
+    tokens: Mapping[str, DelegationToken] = field(default_factory=dict)
+    zookeeper_migration: int | None = None
 
     def partition(self, key: TopicPartition) -> PartitionImage | None:
         """Return a partition, None for an unknown one."""
