@@ -76,7 +76,7 @@ def test_a_value_that_no_release_writes_is_refused_with_its_position(
     assert caught.value.position == position
 
 
-def test_a_value_that_was_cut_or_goes_on_is_refused() -> None:
+def test_a_value_that_was_cut_or_is_followed_by_bytes_is_refused() -> None:
     whole = write_metadata_record(MetadataRecord(2, 0, TOPIC))
     for size in range(len(whole)):
         with pytest.raises(CorruptRecordError):

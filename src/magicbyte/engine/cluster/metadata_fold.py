@@ -601,14 +601,14 @@ def _records_of_access(image: ClusterImage) -> Iterator[MetadataRecord]:
         yield MetadataRecord(18, 0, acl)
     for user, credentials in image.scram_users.items():
         for number, mechanism in _MECHANISMS.items():
-            if (each := credentials.get(mechanism)) is not None:
+            if (credential := credentials.get(mechanism)) is not None:
                 made = user_scram_credential_record.UserScramCredentialRecord(
                     name=user,
                     mechanism=number,
-                    salt=each.salt,
-                    stored_key=each.stored_key,
-                    server_key=each.server_key,
-                    iterations=each.iterations,
+                    salt=credential.salt,
+                    stored_key=credential.stored_key,
+                    server_key=credential.server_key,
+                    iterations=credential.iterations,
                 )
                 yield MetadataRecord(11, 0, made)
     for token_id, token in image.tokens.items():
