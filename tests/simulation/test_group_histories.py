@@ -17,7 +17,7 @@ Patch = pytest.MonkeyPatch
 MOST_SEEDS = 60
 
 
-@pytest.mark.parametrize(("seed", "protocol"), [(10, 1), (11, 2)])
+@pytest.mark.parametrize(("seed", "protocol"), [pytest.param(10, 1, marks=pytest.mark.slow), (11, 2)])
 def test_each_record_is_transformed_once_whichever_member_takes_over(seed: int, protocol: int) -> None:
     history = GroupHistory(seed, transactions=40, transaction_protocol=protocol)
     history.run()

@@ -27,7 +27,8 @@ def test_every_reader_reads_at_any_point_of_a_migration(seed: int) -> None:
     assert sum(history.faults.values()) > len(history.steps_taken)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
 def test_every_reader_reads_where_a_fetch_names_the_last_epoch(seed: int) -> None:
     """From 2.7 on the leader compares it with its own."""
     history = MigrationHistory(seed, step=FormatStep(("0.10.2", "2.8"), (Format.V1, Format.V2), 3))
@@ -35,6 +36,7 @@ def test_every_reader_reads_where_a_fetch_names_the_last_epoch(seed: int) -> Non
     assert len(history.acknowledged) > 20
 
 
+@pytest.mark.slow
 def test_a_history_is_the_same_whatever_ran_before_it_in_the_process() -> None:
     digests = []
     for seed in (1, 2, 1):
@@ -60,6 +62,7 @@ class RolledBackHistory(MigrationHistory):
         await asyncio.sleep(20)
 
 
+@pytest.mark.slow
 def test_brokers_that_go_by_the_setting_as_kafkas_do_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a roll-back they give old readers the new format, which is there still."""
     read = fetch._newest

@@ -191,7 +191,7 @@ def offsets_that_are_not_added_to_the_transaction(patch: Patch) -> None:
     patch.setattr(Coordinator, "add_offsets", add_offsets)
 
 
-@planted(0)
+@planted(13)
 def states_that_count_before_the_replicas_have_them(patch: Patch) -> None:
     real = CoordinatorLog._outcomes
 

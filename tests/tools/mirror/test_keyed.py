@@ -152,9 +152,12 @@ def test_records_before_damage_are_sent() -> None:
         next(each)
 
 
-def test_after_any_row_of_crashes_everything_is_there_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 12), marks=pytest.mark.slow)])
+def test_after_any_row_of_crashes_everything_is_there_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, seeds: range
+) -> None:
     """Keyed and keyless sets, one partition to three or two to three; places kept often or not at all."""
-    for seed in range(12):
+    for seed in seeds:
         chance, topic = random.Random(seed), f"topic-{seed}"
         choice, partitions = Choice(re.compile(topic)), 1 + seed % 2
 

@@ -78,7 +78,10 @@ def test_after_crashes_everything_is_there_once(
     pair.run(_same)
 
 
-def test_after_any_row_of_crashes_everything_is_there_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 12), marks=pytest.mark.slow)])
+def test_after_any_row_of_crashes_everything_is_there_once(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, seeds: range
+) -> None:
     """Closed and converted sets in turn, the place kept often or not at all, up to four crashes in a row."""
 
     async def mix(here: Client, there: Client) -> None:
@@ -89,7 +92,7 @@ def test_after_any_row_of_crashes_everything_is_there_once(pair: Pair, monkeypat
                 codec = (Codec.GZIP, Codec.NONE)[turn % 2]
                 await send(here, topic, 0, some(10 * turn, 10), ProduceOptions(codec=codec, format=form))
 
-    for seed in range(12):
+    for seed in seeds:
         chance, topic = random.Random(seed), f"topic-{seed}"
         choice = Choice(re.compile(topic))
 

@@ -140,11 +140,12 @@ def test_plain_messages_go_without_the_one_that_is_too_large(pair: Pair, tmp_pat
     expect(pair, without=[103])
 
 
+@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 10), marks=pytest.mark.slow)])
 def test_after_any_row_of_crashes_everything_is_there_once_or_put_aside_once(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seeds: range
 ) -> None:
     """Closed and converted sets with large ones among them, split or put aside, over four requests and more."""
-    for seed in range(10):
+    for seed in seeds:
         chance, topic = random.Random(seed), f"topic-{seed}"
         splits = seed % 2 == 0
         sizes = [50, 400, 1500, 1500 if splits else 5000]
@@ -174,11 +175,12 @@ def test_after_any_row_of_crashes_everything_is_there_once_or_put_aside_once(
         assert splits != there.exists()
 
 
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 6), marks=pytest.mark.slow)])
 def test_of_keyed_topics_too_all_is_there_once_or_put_aside_once_after_crashes(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seeds: range
 ) -> None:
     """Sets whose records go to three partitions, some of them too large, split or put aside."""
-    for seed in range(6):
+    for seed in seeds:
         chance, topic, splits = random.Random(seed), f"topic-{seed}", seed % 2 == 0
         sizes = [50, 1500, 3000 if splits else 5000]
         sets = [mixed(chance, sizes, 5) for _ in range(8)]
