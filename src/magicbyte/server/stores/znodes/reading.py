@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KINDS: Final = {kind: f"{layout.CONFIG}/{kind.value}" for kind in EntityKind}
+_KINDS: Final = {kind: f"{layout.CONFIG}/{kind.value}" for kind in (EntityKind.TOPIC, EntityKind.BROKER)}
 _SECTIONS: Final = {
     EntityKind.TOPIC: DamagedSection.TOPIC_SETTINGS,
     EntityKind.BROKER: DamagedSection.BROKER_SETTINGS,
