@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import first_of
 from simulation.cluster_histories import History
 from simulation.run_cluster_histories import Figures
 
@@ -34,9 +35,7 @@ def test_a_follower_that_missed_elections_heals_although_its_leader_cannot_see_i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(10, 100))]
-)
+@pytest.mark.parametrize("seed", first_of(range(100), 10))
 def test_more_of_them(seed: int) -> None:
     History(seed).run()
 

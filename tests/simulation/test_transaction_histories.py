@@ -53,9 +53,9 @@ def test_the_end_of_a_log_counts_where_leaders_let_read_less() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", [1, 2])
-@pytest.mark.parametrize("first_seed", first_of(range(0, 100, 10)))
+@pytest.mark.parametrize("first_seed", first_of(range(0, 100, 5)))
 def test_more_histories_of_transactions(first_seed: int, protocol: int) -> None:
-    for seed in range(first_seed, first_seed + 10):
+    for seed in range(first_seed, first_seed + 5):
         history = TransactionHistory(
             seed, transactions=TRANSACTIONS, operations=OPERATIONS, transaction_protocol=protocol
         )
