@@ -61,7 +61,7 @@ INPUTS = {
     ("schema generate", "directory"), ("schema advise", "message"), ("schema advise", "samples_path"),
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
     ("schema show", "message"),
-    ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"),
+    ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"), ("metadata show", "path"),
     ("rescue", "backup"), ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
     ("cluster status", "directory"), ("migrate status", "directories"), ("migrate next", "directories"),
     *(

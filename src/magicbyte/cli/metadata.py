@@ -73,13 +73,13 @@ def show(path: str, at: int | None, topics: tuple[str, ...], form: str) -> None:
     """
     from magicbyte.tools.offline.quorum import quorum_folder, read_quorum
 
-    found = read_quorum(quorum_folder(path), at)
-    missing = [name for name in topics if name not in found.image.topics]
+    quorum = read_quorum(quorum_folder(path), at)
+    missing = [name for name in topics if name not in quorum.image.topics]
     if missing:
-        raise click.ClickException(f"{found.path}: no topic {', '.join(missing)} at offset {found.end - 1}")
-    for note in found.notes:
+        raise click.ClickException(f"{quorum.path}: no topic {', '.join(missing)} at offset {quorum.end - 1}")
+    for note in quorum.notes:
         complain(f"note: {note}")
-    described = found.to_json(topics or None)
+    described = quorum.to_json(topics or None)
     if form == "json":
         say_json(described)
     else:

@@ -141,7 +141,7 @@ async def _ends(client: Client, places: Iterable[TopicPartition]) -> dict[TopicP
 
 
 async def find_groups(client: Client, *, zookeeper: bool, warn: Callable[[str], None]) -> list[ReportedGroup]:
-    """Return all groups; `warn` is told of those that are not among them: of other kinds, or unknown."""
+    """Return all groups; `warn` is called with those that are not among them: of other kinds, or unknown."""
     groups = []
     listed = await list_groups(client)
     if listed.hidden:

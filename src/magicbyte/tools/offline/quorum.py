@@ -68,7 +68,7 @@ def read_quorum(folder: PartitionDirectory, at: int | None = None) -> QuorumLog:
     """Read a metadata log up to the offset `at`, by default to its end.
 
     A torn last batch ends the log, as for Kafka. Raises LogDirectoryError if records before the log's start are
-    missing, or `at` lies before what is there, and CorruptRecordError for other damage, with file and position.
+    missing, or `at` lies before the first record, and CorruptRecordError for other damage, with file and position.
     """
     notes = list[str]()
     files, segments = folder.files, folder.segments
