@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from interop import kafka_oracle
+from interop.sweeps import cells
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
@@ -39,7 +40,7 @@ PLACES = {  # where the tools are
         "ReassignPartitionsCommand": f"{NEW}.reassign",
     },
 }
-VERSIONS = ["2.8.2", pytest.param("3.9.1", marks=pytest.mark.campaign), "4.3.1"]
+VERSIONS = cells(("2.8.2", "3.9.1", "4.3.1"))
 OTHERS = {"2.8.2": "kafka.admin", "3.9.1": NEW, "4.3.1": NEW}
 
 

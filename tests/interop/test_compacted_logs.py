@@ -14,6 +14,7 @@ from cli.command import run
 from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
+from interop.sweeps import cells
 from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
 from magicbyte.engine.log.append.record_set import record_set
 from magicbyte.engine.log.files.checkpoints import parse_partition_metadata
@@ -105,7 +106,7 @@ class Compacted:
         return jvm.consumed_records(self.version, bootstrap, self.topics, "offset", "key", "value")
 
 
-@pytest.mark.parametrize("version", SOURCES)
+@pytest.mark.parametrize("version", cells(SOURCES))
 def test_a_broker_takes_a_directory_that_we_compacted_as_its_own(version: str, tmp_path: Path) -> None:
     seen = Compacted(version, tmp_path)
     assert seen.done.exit_code == 0, seen.done.output

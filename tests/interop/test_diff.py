@@ -10,6 +10,7 @@ import pytest
 
 from cli.command import run
 from interop import jvm
+from interop.sweeps import cells
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.codecs import Codec
@@ -21,7 +22,7 @@ START = 1_700_000_000_000
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=["0.9.0.1", "0.10.2.2", "4.3.1"])
+@pytest.fixture(scope="module", params=cells(("0.9.0.1", "0.10.2.2", "4.3.1")))
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path, bool]]:

@@ -87,7 +87,7 @@ def output(program: tuple[Path, Path], choice: str, settings: dict[str, str], se
 
 @pytest.mark.parametrize(
     ("size", "as_version"),
-    [("one", "3.9"), ("one", "4.1"), ("three", "3.9")],
+    [pytest.param("one", "3.9", marks=pytest.mark.campaign), ("one", "4.1"), ("three", "3.9")],
     ids=["one", "one, protocol 2", "three"],
 )
 def test_records_go_through_three_consumers_in_transactions_once_and_in_order(

@@ -7,6 +7,7 @@ import pytest
 
 from interop import jvm
 from interop.group_steps import COMMIT, FETCH, GROUP_APIS, Steps, converse, highest
+from interop.sweeps import cells
 from magicbyte.access.client.connection import Connection
 from magicbyte.testing import Broker
 
@@ -85,7 +86,7 @@ def different(theirs: Steps, ours: Steps) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("version", DIFFERENT)
+@pytest.mark.parametrize("version", cells(DIFFERENT))
 def test_a_real_coordinator_and_ours_say_the_same(version: str, tmp_path: Path) -> None:
     with jvm.broker(version, tmp_path, PARTITIONS) as state:
         ranges = asyncio.run(versions_of(state["bootstrap"]))

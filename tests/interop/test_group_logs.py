@@ -11,6 +11,7 @@ import pytest
 
 from interop import jvm
 from interop.group_steps import SUBSCRIPTION, Talk, join_alone, talk_with
+from interop.sweeps import cells
 from magicbyte.access.client import Client, groups
 from magicbyte.access.client.groups import Committed
 from magicbyte.engine.coordination.partitioning import java_hash, partition_for
@@ -73,7 +74,7 @@ async def check_member(talk: Talk, member: str, generation: int) -> None:
     assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.NONE
 
 
-@pytest.mark.parametrize("version", OURS)
+@pytest.mark.parametrize("version", cells(OURS))
 def test_groups_and_offsets_go_from_a_real_broker_to_ours_and_back(version: str, tmp_path: Path) -> None:
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
     wanted = [{name: offsets_of(place, number) for place, name in enumerate(NAMES)} for number in (1, 2)]

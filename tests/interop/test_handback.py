@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interop import jvm
+from interop import jvm, sweeps
 from interop.group_steps import Talk, join_alone, talk_with
 from magicbyte.access.client import Client
 from magicbyte.access.client.admin import NewTopic, create_topic
@@ -36,7 +36,7 @@ DOCUMENTED = {
     "0.10.2.2": {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"},
     "0.11.0.3": {"inter.broker.protocol.version": "0.11.0", "log.message.format.version": "0.11.0"},
 }
-ENDS = ("0.9.0.1", "0.11.0.3")
+OLDEST = "0.9.0.1"
 STORAGE = re.compile(r"\] (WARN|ERROR) .*\(kafka\.(log|coordinator|message|server\.(ReplicaManager|KafkaApis))\b")
 """Lines in which a broker complains about what lies in its directory, or what it makes of it."""
 Seen = list[tuple[int, bytes | None, bytes | None]]
@@ -94,12 +94,16 @@ def complaints(log: str) -> list[str]:
     return [each for each in log.splitlines() if STORAGE.search(each)]
 
 
+def marks(version: str, settings: str) -> list[pytest.MarkDecorator]:
+    """CI runs both settings for the oldest release, and those of the documents for the newest."""
+    is_in_ci = version == OLDEST or (settings == "documented" and sweeps.is_in_ci(version, DOCUMENTED))
+    return [] if is_in_ci else [pytest.mark.campaign]
+
+
 @pytest.mark.parametrize(
     ("version", "settings"),
     [
-        pytest.param(
-            version, settings, marks=() if settings == "documented" or version in ENDS else pytest.mark.campaign
-        )
+        pytest.param(version, settings, marks=marks(version, settings))
         for version in DOCUMENTED
         for settings in ("none", "documented")
     ],

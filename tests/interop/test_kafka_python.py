@@ -105,7 +105,7 @@ def write_kafka(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "which", "count"),
     [
-        ("sasl", "PLAIN", 3),
+        pytest.param("sasl", "PLAIN", 3, marks=pytest.mark.campaign),
         pytest.param("sasl", "SCRAM-SHA-256", 3, marks=pytest.mark.campaign),
         ("sasl", "SCRAM-SHA-512", 3),
         ("ssl", "", 2),

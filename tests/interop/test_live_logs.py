@@ -19,6 +19,7 @@ import pytest
 from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
+from interop.sweeps import cells
 from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.append.prepare import prepare
@@ -254,10 +255,7 @@ def assert_loaded_as_it_was(seen: Travels, stay: Stay, opened: Opened) -> None:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        pytest.param(release, marks=pytest.mark.campaign if release in ("0.11.0.3", "2.8.2", "3.9.1") else ())
-        for release in SOURCES
-    ],
+    params=cells(SOURCES),
 )
 def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Travels:
     return Travels(request.param, tmp_path_factory.mktemp(f"live-{request.param}"))

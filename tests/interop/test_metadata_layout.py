@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from interop import jvm, kafka_oracle
+from interop.sweeps import cells
 from magicbyte.access.client import Client, admin
 from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.server.metadata import layout
@@ -38,7 +39,7 @@ async def make_topic(bootstrap: str) -> None:
         await admin.create_topic(client, admin.NewTopic("t", 3, 1, SETTINGS))
 
 
-@pytest.mark.parametrize("version", ["0.10.2.2", "2.8.2", "3.9.1"])
+@pytest.mark.parametrize("version", cells(("0.10.2.2", "2.8.2", "3.9.1")))
 def test_the_nodes_of_a_real_broker_are_read_and_written_as_it_does(version: str, tmp_path: Path) -> None:
     with jvm.broker(version, tmp_path) as state:
         asyncio.run(asyncio.wait_for(make_topic(state["bootstrap"]), SECONDS))

@@ -133,7 +133,7 @@ async def consumed(bootstrap: str, index: int) -> list[bytes | None]:
         ("0.9.0.1", "0.9.0", "0.9.0"),
         pytest.param("0.10.2.2", "0.10.2", "0.10.2", marks=pytest.mark.campaign),
         pytest.param("0.11.0.3", "0.11.0", "0.11.0", marks=pytest.mark.campaign),
-        ("2.8.2", "2.6", "0.10.2"),
+        pytest.param("2.8.2", "2.6", "0.10.2", marks=pytest.mark.campaign),
         ("2.8.2", "2.8", "2.8"),
     ],
 )

@@ -116,8 +116,18 @@ def produce(bootstrap: str, transactional_id: str | None = None) -> None:
     assert refused == [None, None]
 
 
-@pytest.mark.parametrize("recovers", [False, True], ids=["clean", "recovers"])
-@pytest.mark.parametrize("version", ["2.8.2", pytest.param("3.9.1", marks=pytest.mark.campaign), "4.3.1"])
+@pytest.mark.parametrize(
+    ("version", "recovers"),
+    [
+        ("2.8.2", False),
+        pytest.param("2.8.2", True, marks=pytest.mark.campaign),
+        pytest.param("3.9.1", False, marks=pytest.mark.campaign),
+        pytest.param("3.9.1", True, marks=pytest.mark.campaign),
+        pytest.param("4.3.1", False, marks=pytest.mark.campaign),
+        ("4.3.1", True),
+    ],
+    ids=[f"{version}-{how}" for version in ("2.8.2", "3.9.1", "4.3.1") for how in ("clean", "recovers")],
+)
 def test_a_new_cluster_takes_the_logs_of_an_old_one(version: str, recovers: bool, tmp_path: Path) -> None:
     logs = written(version, tmp_path)
     folder = tmp_path / "broker"

@@ -71,7 +71,10 @@ def append(bootstrap: str, version: str, topics: Iterable[str]) -> None:
     jvm.run("Produce", bootstrap, *(f"{topic}=none" for topic in topics), stdin=lines.encode(), version=version)
 
 
-@pytest.mark.parametrize(("version", "store"), [("2.8.2", None), ("3.9.1", "memory://sink-of-"), ("4.3.1", None)])
+@pytest.mark.parametrize(
+    ("version", "store"),
+    [pytest.param("2.8.2", None, marks=pytest.mark.campaign), ("3.9.1", "memory://sink-of-"), ("4.3.1", None)],
+)
 def test_a_broker_takes_a_sink_as_its_own_log_directory(version: str, store: str | None, tmp_path: Path) -> None:
     """Of a sink in a store of objects it takes the log directory that is made of it."""
     cases = [case for case in log_cases() if case.id in SOURCES]

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 RELEASES = [
     ("0.9.0.1", "0.9.0"),
     pytest.param("0.10.2.2", "0.10.2", marks=pytest.mark.campaign),
-    ("0.11.0.3", "0.11.0"),
+    pytest.param("0.11.0.3", "0.11.0", marks=pytest.mark.campaign),
     pytest.param("2.8.2", "2.6", marks=pytest.mark.campaign),
     ("2.8.2", "2.8"),
 ]

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from interop.secured import MECHANISMS, PASSWORD, WRONG, Stores, properties, real_broker
+from interop.sweeps import cells
 from interop.test_spark_live import Followed
 from magicbyte.cli.main import main
 from magicbyte.spark.pipeline import driver, load
@@ -54,7 +55,7 @@ def until_listed(topic: str, *reached: str | Path) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", cells(VERSIONS))
 def test_commands_reach_a_real_secured_broker_by_each_login(version: str, tmp_path: Path) -> None:
     stores = Stores(tmp_path)
     settings = {

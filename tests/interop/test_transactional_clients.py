@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from cli.command import run
 from interop import jvm
+from interop.sweeps import cells
 from magicbyte.testing import Broker
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
@@ -95,7 +96,7 @@ def test_librdkafka_commits_and_aborts_and_reads_committed_records(bootstrap: st
     assert sorted(values(bootstrap, "from", "read_uncommitted")) == sorted(2 * VALUES)
 
 
-@pytest.mark.parametrize("version", ["0.11.0.3", "2.8.2", "4.3.1"])
+@pytest.mark.parametrize("version", cells(("0.11.0.3", "2.8.2", "4.3.1")))
 def test_java_clients_copy_committed_records_exactly_once(version: str, bootstrap: str) -> None:
     to, group = f"to-{version}", f"group-{version}"
     jvm.run("Transfer", bootstrap, "from", to, group, f"transfer-{version}", str(len(VALUES)), version=version)

@@ -19,6 +19,7 @@ from engine.log.appended import batch_of, indexes_of
 from golden_data import log_case
 from interop import jvm
 from interop.batches import Json, b64
+from interop.sweeps import cells
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.index_writer import IndexRules
@@ -340,7 +341,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Opened]:
     return Made()
 
 
-@pytest.mark.parametrize("version", WRITTEN)
+@pytest.mark.parametrize("version", cells(WRITTEN))
 def test_a_broker_opens_our_logs_without_recovery_or_an_index_rebuilt(version: str, opened: dict[str, Opened]) -> None:
     broker = opened[version]
     for topic, end in broker.ends.items():
@@ -352,7 +353,7 @@ def test_a_broker_opens_our_logs_without_recovery_or_an_index_rebuilt(version: s
         assert complaints(broker.said_recovering, topic, None), "a broker that recovers says so"
 
 
-@pytest.mark.parametrize("version", WRITTEN)
+@pytest.mark.parametrize("version", cells(WRITTEN))
 def test_a_broker_changes_nothing_of_what_we_wrote_but_what_it_appends(version: str, opened: dict[str, Opened]) -> None:
     broker = opened[version]
     for topic, after in broker.after.items():
@@ -365,14 +366,14 @@ def test_a_broker_changes_nothing_of_what_we_wrote_but_what_it_appends(version: 
                 assert after[name] == content, name
 
 
-@pytest.mark.parametrize("version", WRITTEN)
+@pytest.mark.parametrize("version", cells(WRITTEN))
 def test_a_log_directory_that_a_broker_uses_is_not_written_to(version: str, opened: dict[str, Opened]) -> None:
     refused = opened[version].refused
     assert refused.exit_code == 2
     assert "a broker is using this log directory" in refused.stderr
 
 
-@pytest.mark.parametrize("version", WRITTEN)
+@pytest.mark.parametrize("version", cells(WRITTEN))
 def test_its_consumer_reads_every_record_and_the_one_appended(version: str, opened: dict[str, Opened]) -> None:
     broker = opened[version]
     for topic, records in broker.records.items():
@@ -388,7 +389,7 @@ def test_its_consumer_reads_every_record_and_the_one_appended(version: str, open
             assert [record[name] for record in found] == expected, name
 
 
-@pytest.mark.parametrize("version", WRITTEN)
+@pytest.mark.parametrize("version", cells(WRITTEN))
 def test_its_dump_tool_has_no_complaint(version: str, opened: dict[str, Opened]) -> None:
     made = opened[version].folder / "made"
     paths = sorted(str(path) for path in made.glob("*/*.*") if path.stem.isdigit())
@@ -405,7 +406,7 @@ def test_its_dump_tool_has_no_complaint(version: str, opened: dict[str, Opened])
     assert done.stdout.count("Dumping ") == len(paths)
 
 
-@pytest.mark.parametrize("version", RECOVERED)
+@pytest.mark.parametrize("version", cells(RECOVERED))
 def test_what_a_recovering_broker_makes_of_a_log_is_what_we_make_of_it(version: str, opened: dict[str, Opened]) -> None:
     rules, data = rules_of(version).recovering(), opened[version].data
     for topic, logs in opened[version].recovered.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from interop import jvm, kafka_oracle
+from interop.sweeps import cells
 from magicbyte.access.client import Client
 from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -38,7 +39,7 @@ async def until(expected: set[int], look: Callable[[], Awaitable[set[int]]]) -> 
             await asyncio.sleep(0.2)
 
 
-@pytest.mark.parametrize("release", ["0.9.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1"])
+@pytest.mark.parametrize("release", cells(("0.9.0.1", "0.10.2.2", "0.11.0.3", "2.8.2", "3.9.1")))
 def test_a_real_controller_takes_our_broker_for_a_member_and_is_succeeded_by_it(release: str, tmp_path: Path) -> None:
     clock = Clock()
     version = registration_version(numbers(release))
