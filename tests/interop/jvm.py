@@ -83,10 +83,17 @@ def _record(line: str, fields: Iterable[str]) -> Json:
 
 
 @contextmanager
-def broker(version: str, folder: Path, *properties: str, kill: bool = False, port: int | None = None) -> Iterator[Json]:
+def broker(
+    version: str,
+    folder: Path,
+    *properties: str,
+    kill: bool = False,
+    scratch: bool = False,
+    port: int | None = None,
+) -> Iterator[Json]:
     """Run a broker (and its ZooKeeper) inside the block; yield the launcher's oracle.json. Nothing runs afterwards.
 
-    `kill`: the broker ends as in a crash.
+    `kill`: the broker ends as in a crash. `scratch`: nobody needs the folder afterwards, and it ends as fast as it can.
     """
     try:
         yield start(version, folder, *properties, port=port)
@@ -94,7 +101,7 @@ def broker(version: str, folder: Path, *properties: str, kill: bool = False, por
         _note_log(folder, error)
         raise
     finally:
-        stop(folder, kill=kill)
+        stop(folder, kill=kill, scratch=scratch)
 
 
 def _note_log(folder: Path, error: Exception) -> None:
@@ -107,7 +114,7 @@ def _note_log(folder: Path, error: Exception) -> None:
 
 
 @contextmanager
-def brokers(version: str, folder: Path, count: int, *properties: str) -> Iterator[list[Json]]:
+def brokers(version: str, folder: Path, count: int, *properties: str, scratch: bool = False) -> Iterator[list[Json]]:
     """Run brokers 0 to `count` - 1 of one cluster inside the block, as `broker` does one; the folders are 0, 1, ...
 
     A broker but the first may be stopped with `stop`, and be started again with `restart`.
@@ -133,7 +140,7 @@ def brokers(version: str, folder: Path, count: int, *properties: str) -> Iterato
         yield states
     finally:
         for number in reversed(range(count)):
-            stop(folder / str(number))
+            stop(folder / str(number), scratch=scratch)
 
 
 def start(
@@ -160,7 +167,8 @@ def restart(folder: Path) -> None:
     subprocess.run(json.loads((folder / "start.json").read_text()), check=True, timeout=SECONDS)
 
 
-def stop(folder: Path, *, kill: bool = False) -> None:
-    """Stop what was started in a folder, if anything was. `kill`: the broker ends as in a crash."""
+def stop(folder: Path, *, kill: bool = False, scratch: bool = False) -> None:
+    """Stop what was started in a folder, if anything was. `kill`, `scratch`: see `broker`."""
     if (folder / "oracle.json").exists():
-        subprocess.run([*LAUNCHER, "stop", folder, *(["--kill"] if kill else [])], check=True, timeout=SECONDS)
+        how = [option for option, is_given in (("--kill", kill), ("--scratch", scratch)) if is_given]
+        subprocess.run([*LAUNCHER, "stop", folder, *how], check=True, timeout=SECONDS)

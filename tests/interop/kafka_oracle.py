@@ -5,6 +5,7 @@ Sub-commands
     fetch VERSION             resolve that version's jars with Maven into the cache
     start VERSION --dir DIR   start ZooKeeper (or KRaft) and one broker in the background
     stop DIR [--kill]         stop what `start --dir DIR` started (SIGTERM, or SIGKILL of the broker)
+    stop DIR --scratch        the same, as fast as possible: nobody needs what it leaves in DIR
     tool VERSION CLASS ...    run a Kafka main class (DumpLogSegments, TopicCommand, ...)
     java VERSION FILE ...     compile and run one Java source file against that version's jars
     classpath VERSION         print that version's class path
@@ -62,6 +63,9 @@ BROKER_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 CLASSES = "classes.jsa"
+POLL_SECONDS = 0.05
+FORMATTED = ("meta.properties", "bootstrap.checkpoint")  # what formatting leaves in the log directory of a KRaft node
+CHANGE_FORMAT = {"log.dirs", "metadata.log.dir", "inter.broker.protocol.version", "unstable.feature.versions.enable"}
 ZOOKEEPER_SESSION_SECONDS = 30  # Kafka's own default differs between versions; a machine may pause
 
 LOG4J1_CONFIG = """\
@@ -359,7 +363,7 @@ def wait_until(condition, pid, marker, seconds, what):
             sys.exit(f"{what} (pid {pid}) died during start; see the .out and .log files under {marker}")
         if time.monotonic() > deadline:
             sys.exit(f"{what} (pid {pid}) did not answer within {seconds} s; see the files under {marker}")
-        time.sleep(0.25)
+        time.sleep(POLL_SECONDS)
 
 
 def write_properties(path, properties):
@@ -421,6 +425,32 @@ def broker_properties(version, folder, port, broker_id, zookeeper, controller_po
     return properties | overrides
 
 
+def format_storage(version, data, broker_id, config, overrides):
+    """Format the log directory of a KRaft node: by a copy of what an earlier one got, which spares a JVM."""
+    if (data / FORMATTED[0]).exists():
+        return
+    is_usual = not overrides.keys() & CHANGE_FORMAT
+    kept = cache_home() / version / f"formatted-{broker_id}"
+    if is_usual and kept.is_dir():
+        data.mkdir(parents=True, exist_ok=True)
+        for file in kept.iterdir():
+            shutil.copy(file, data)
+        return
+    arguments = ["format", "--ignore-formatted", "--cluster-id", CLUSTER_ID, "--config", str(config)]
+    command = tool_command(version, "kafka.tools.StorageTool", arguments)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    if is_usual:
+        new = kept.with_name(f"{kept.name}.{os.getpid()}")
+        new.mkdir()
+        for name in FORMATTED:
+            if (data / name).exists():
+                shutil.copy(data / name, new)
+        try:
+            new.rename(kept)
+        except OSError:  # another one was faster
+            shutil.rmtree(new)
+
+
 def start(version, folder, port, zk_port, broker_id, join_zk, overrides, timeout):
     """Start ZooKeeper where needed and one broker; write DIR/oracle.json and return its content."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -454,15 +484,7 @@ def start(version, folder, port, zk_port, broker_id, join_zk, overrides, timeout
         config, broker_properties(version, folder, port, broker_id, state["zookeeper"], zk_port, overrides)
     )
     if uses_kraft(version):
-        subprocess.run(
-            tool_command(
-                version,
-                "kafka.tools.StorageTool",
-                ["format", "--ignore-formatted", "--cluster-id", CLUSTER_ID, "--config", str(config)],
-            ),
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        format_storage(version, folder / "data", broker_id, config, overrides)
     broker_log = folder / "broker.log"
     logged_before = broker_log.stat().st_size if broker_log.exists() else 0
 
@@ -496,13 +518,17 @@ def stop_process(pid, marker, first_signal, seconds=60):
     while is_alive(pid, marker):
         if time.monotonic() > deadline:
             os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
+        time.sleep(POLL_SECONDS)
     return time.monotonic() <= deadline
 
 
-def stop(folder, kill):
-    """Stop the broker and then the ZooKeeper that were started in the folder."""
+def stop(folder, kill, scratch=False):
+    """Stop the broker and then the ZooKeeper that were started in the folder.
+
+    `scratch`: nobody needs the folder. Only a broker that ends by itself leaves its loaded classes.
+    """
     state = json.loads((folder / "oracle.json").read_text())
+    kill = kill or (scratch and class_archive(state["version"]).exists())
     if "broker" in state["pids"]:
         has_ended = stop_process(state["pids"]["broker"], folder, signal.SIGKILL if kill else signal.SIGTERM)
         if has_ended and not kill:
@@ -534,6 +560,7 @@ def parse_arguments(arguments):
     stopper = commands.add_parser("stop")
     stopper.add_argument("dir", type=Path)
     stopper.add_argument("--kill", action="store_true", help="SIGKILL the broker, as in a crash")
+    stopper.add_argument("--scratch", action="store_true", help="nobody needs what it leaves: SIGKILL where possible")
     for name, operand in (("tool", "main_class"), ("java", "source")):
         runner = commands.add_parser(name)
         runner.add_argument("version")
@@ -564,7 +591,7 @@ def main(arguments=None):
             )
             print(json.dumps(state["pids"]))
         case "stop":
-            stop(options.dir.resolve(), options.kill)
+            stop(options.dir.resolve(), options.kill, options.scratch)
         case "tool":
             return subprocess.run(tool_command(options.version, options.main_class, options.arguments)).returncode
         case "java":

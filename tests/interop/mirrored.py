@@ -141,7 +141,7 @@ def running(source: str, target: str, folder: Path) -> Iterator[Real]:
     """Run a broker of each version inside the block."""
     with ExitStack() as brokers:
         states = [
-            brokers.enter_context(jvm.broker(version, folder / version, *_settings(version)))
+            brokers.enter_context(jvm.broker(version, folder / version, *_settings(version), scratch=True))
             for version in (source, target)
         ]
         yield Real(states[0]["bootstrap"], states[1]["bootstrap"], folder / source / "data", source)

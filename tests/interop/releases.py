@@ -169,7 +169,7 @@ def theirs(release: str, folder: Path, front: int) -> Iterator[Relay]:
     if not release.startswith("0.8"):
         settings.append("log.retention.ms=-1")  # the records are from 2023, which 0.8 does not look at
     port = free_port()
-    with relay(front, port) as found, jvm.broker(release, folder, *told, *settings, port=port):
+    with relay(front, port) as found, jvm.broker(release, folder, *told, *settings, port=port, scratch=True):
         yield found
 
 

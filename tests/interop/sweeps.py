@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 EVERYWHERE: Final = ("0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.1", "4.3.1")
-"""The releases of `test_client.py`, `test_commands.py` and `test_mirror_old_sources.py`."""
+"""The releases of `test_client.py`, `test_commands.py` and `test_old_readers.py`."""
 
 
 def is_in_ci(release: str, releases: Iterable[str]) -> bool:

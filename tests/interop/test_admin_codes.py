@@ -76,7 +76,7 @@ async def _ours(folder: Path) -> dict[str, Any]:
 )
 def test_a_real_broker_answers_with_the_same_codes(version: str, otherwise: set[str], tmp_path: Path) -> None:
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
-    with jvm.broker(version, tmp_path, *settings) as state:
+    with jvm.broker(version, tmp_path, *settings, scratch=True) as state:
         theirs = asyncio.run(_answers(state["bootstrap"], SETTLES_S))
     ours = asyncio.run(_ours(tmp_path / "ours"))
     unlike = {step: (ours[step], theirs[step]) for step in theirs if ours[step] != theirs[step]}
@@ -97,14 +97,14 @@ def test_a_real_4_1_1_lists_the_resources_that_can_have_settings(tmp_path: Path)
         await connection.aclose()
         return found
 
-    with jvm.broker("4.1.1", tmp_path) as state:
+    with jvm.broker("4.1.1", tmp_path, scratch=True) as state:
         assert asyncio.run(work(state["bootstrap"])) == LISTED
 
 
 @pytest.mark.campaign
 def test_the_codes_of_topics_that_are_created_at_once_are_those_of_a_real_cluster(tmp_path: Path) -> None:
     """tests/server/broker/test_cluster.py does the same with our brokers."""
-    with jvm.brokers("2.8.2", tmp_path, 3, "offsets.topic.replication.factor=1") as states:
+    with jvm.brokers("2.8.2", tmp_path, 3, "offsets.topic.replication.factor=1", scratch=True) as states:
         ports = [int(each["bootstrap"].rpartition(":")[2]) for each in states]
         found = asyncio.run(racing.raced_codes(ports, lambda: asyncio.sleep(SETTLES_S)))
     assert all(found[api] <= codes for api, codes in racing.CODES.items()), found

@@ -72,7 +72,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     version: str = request.param
     settings = [] if version.startswith("0.8") else ["log.retention.ms=-1"]  # the records are from 2023
     folder: Path = tmp_path_factory.mktemp(f"client-{version}")
-    with jvm.broker(version, folder, *settings) as state:
+    with jvm.broker(version, folder, *settings, scratch=True) as state:
         yield Broker(version, state)
 
 

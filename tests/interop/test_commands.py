@@ -112,7 +112,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         else:
             folder: Path = tmp_path_factory.mktemp(f"commands-{version}")
             settings = SETTINGS[:-1] if version.startswith("0.8") else SETTINGS
-            bootstrap = stack.enter_context(jvm.broker(version, folder, *settings))["bootstrap"]
+            bootstrap = stack.enter_context(jvm.broker(version, folder, *settings, scratch=True))["bootstrap"]
         yield Cluster(version, bootstrap)
 
 

@@ -27,7 +27,7 @@ def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path, bool]]:
     folder: Path = tmp_path_factory.mktemp(f"diff-{request.param}")
-    with jvm.broker(request.param, folder, "log.retention.ms=-1") as state:
+    with jvm.broker(request.param, folder, "log.retention.ms=-1", scratch=True) as state:
         yield state["bootstrap"], folder, request.param != "0.9.0.1"
 
 

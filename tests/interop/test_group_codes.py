@@ -88,7 +88,7 @@ def different(theirs: Steps, ours: Steps) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", cells(DIFFERENT))
 def test_a_real_coordinator_and_ours_say_the_same(version: str, tmp_path: Path) -> None:
-    with jvm.broker(version, tmp_path, PARTITIONS) as state:
+    with jvm.broker(version, tmp_path, PARTITIONS, scratch=True) as state:
         ranges = asyncio.run(versions_of(state["bootstrap"]))
         old = 0 in ranges[COMMIT]
         theirs = [asyncio.run(converse(state["bootstrap"], pick(ranges), old=old)) for pick in (highest, lowest)]

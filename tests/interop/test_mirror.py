@@ -66,7 +66,7 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder: Path = tmp_path_factory.mktemp(f"mirror-{source}-{target}")
     with ExitStack() as running:
         states = [
-            running.enter_context(jvm.broker(version, folder / version, "log.retention.ms=-1"))
+            running.enter_context(jvm.broker(version, folder / version, "log.retention.ms=-1", scratch=True))
             for version in (source, target)
         ]
         yield Pair(source, target, states)

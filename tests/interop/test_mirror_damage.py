@@ -23,7 +23,7 @@ DAMAGED = 6  # of ten sets of ten records
 PLACES = {"payload": RECORD_BATCH_OVERHEAD + 5, "producer-epoch": PRODUCER_EPOCH.start, "checksum": 17}
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
+@pytest.mark.parametrize("version", [pytest.param("2.8.2", marks=pytest.mark.campaign), "4.3.1"])
 def test_real_brokers_take_what_is_sound_and_refuse_what_is_damaged(tmp_path: Path, version: str) -> None:
     """Also if the damage is in a part of the header that is rewritten."""
     with (

@@ -22,7 +22,7 @@ from ports import free_port
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
 START = 1_700_000_000_000
-VERSIONS = ("0.9.0.1", "0.10.0.1")
+VERSIONS = ("0.9.0.1", pytest.param("0.10.0.1", marks=pytest.mark.campaign))
 
 
 async def fill(client: Client, first: int, count: int) -> None:

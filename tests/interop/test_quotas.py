@@ -48,7 +48,7 @@ def ours(**settings: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def theirs(folder: Path) -> Iterator[str]:
-    with jvm.broker(REAL, folder, *(f"{name}={value}" for name, value in SETTINGS.items())) as state:
+    with jvm.broker(REAL, folder, *(f"{name}={value}" for name, value in SETTINGS.items()), scratch=True) as state:
         yield str(state["bootstrap"])
 
 
@@ -273,11 +273,12 @@ async def served(bootstrap: str) -> int:
 
 
 def test_82_connections_beyond_the_rate_of_an_address_are_closed_as_by_a_real_broker(tmp_path: Path) -> None:
+    async def both(*addresses: str) -> list[int]:
+        return await asyncio.wait_for(asyncio.gather(*map(served, addresses)), PATIENCE_S)
+
     for attempt in range(ATTEMPTS):
-        with ours() as bootstrap:
-            here = asyncio.run(asyncio.wait_for(served(bootstrap), PATIENCE_S))
-        with theirs(tmp_path / str(attempt)) as bootstrap:
-            there = asyncio.run(asyncio.wait_for(served(bootstrap), PATIENCE_S))
+        with ours() as our_address, theirs(tmp_path / str(attempt)) as their_address:
+            here, there = asyncio.run(both(our_address, their_address))
         if here == there == 10:
             break
     assert here == there == 10

@@ -91,7 +91,7 @@ async def answers(address: str) -> dict[tuple[str, int], Answer]:
 
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.1"])
 def test_a_refused_set_is_answered_as_a_real_broker_does(version: str, tmp_path: Path) -> None:
-    with jvm.broker(version, tmp_path, "auto.create.topics.enable=false") as state:
+    with jvm.broker(version, tmp_path, "auto.create.topics.enable=false", scratch=True) as state:
         theirs = asyncio.run(answers(state["bootstrap"]))
     with Broker({"auto.create.topics.enable": "false"}) as broker:
         ours = asyncio.run(answers(broker.bootstrap_servers))

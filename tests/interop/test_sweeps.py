@@ -2,7 +2,7 @@
 
 import pytest
 
-from interop import sweeps, test_client, test_commands, test_mirror_old_sources
+from interop import sweeps, test_client, test_commands, test_old_readers
 
 
 def test_a_sweep_keeps_its_ends_and_loses_no_release_that_nothing_else_runs() -> None:
@@ -13,5 +13,5 @@ def test_a_sweep_keeps_its_ends_and_loses_no_release_that_nothing_else_runs() ->
 
 
 def test_the_releases_that_sweeps_may_leave_out_are_run_by_others() -> None:
-    run = {*test_client.VERSIONS, *test_commands.VERSIONS, *test_mirror_old_sources.VERSIONS}
+    run = {*test_client.VERSIONS, *test_commands.VERSIONS, *test_old_readers.IN_CI}
     assert set(sweeps.EVERYWHERE) <= run

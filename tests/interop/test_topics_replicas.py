@@ -97,7 +97,7 @@ class Cluster:
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder: Path = tmp_path_factory.mktemp(f"replicas-{request.param}")
     settings = ["auto.leader.rebalance.enable=false", "replica.lag.time.max.ms=30000", jvm.SHORT_SESSION]
-    with jvm.brokers(request.param, folder, 3, *settings) as states:
+    with jvm.brokers(request.param, folder, 3, *settings, scratch=True) as states:
         yield Cluster(request.param, folder, states)
 
 
@@ -262,7 +262,7 @@ def test_lost_brokers_show_and_an_unclean_election_gives_a_leader_back(cluster: 
 
 
 def test_brokers_before_the_requests_are_said_to_be_too_old(tmp_path: Path) -> None:
-    with jvm.broker("0.10.2.2", tmp_path) as state:
+    with jvm.broker("0.10.2.2", tmp_path, scratch=True) as state:
         old = Cluster("0.10.2.2", tmp_path, [state])
         old.topic("old", (0,))
         _, told = old.run("elect", "--all", status=2)

@@ -32,7 +32,7 @@ SECONDS = 240
 def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Give the version and the address of a broker with an empty topic."""
     folder: Path = tmp_path_factory.mktemp("kafka") / "broker"
-    with jvm.broker(request.param, folder, *SETTINGS) as state:
+    with jvm.broker(request.param, folder, *SETTINGS, scratch=True) as state:
         made = CliRunner().invoke(main, ["topics", "create", "-b", state["bootstrap"], "lines", "--partitions", "1"])
         assert made.exit_code == 0, made.output
         end = time.monotonic() + SECONDS

@@ -222,6 +222,16 @@ def test_a_target_that_speaks_3_0_stores_magic_2_whatever_its_topics_say() -> No
     assert result.stdout.startswith("topic: converted: magic 1 at the source, 2 at the target"), result.stderr
 
 
+@pytest.mark.parametrize(("release", "is_known"), [("0.9.0", True), ("0.10.2", False), ("0.11.0", True)])
+def test_a_plan_says_whether_the_format_of_the_target_is_known(release: str, is_known: bool) -> None:
+    """Brokers before 0.11 return no settings, and those of 0.9 have one format only."""
+    with Broker() as source, Broker({"as.version": release}) as target:
+        pair = Pair(source, target)
+        pair.fill("topic", [Codec.GZIP], Format.V0)
+        explained = pair.command("--explain").stdout
+    assert ("not known whether the target stores" in explained) != is_known, explained
+
+
 def test_a_topic_that_is_made_at_a_target_of_4_has_settings_which_that_takes() -> None:
     old = {"segment.bytes": "20000", "message.timestamp.difference.max.ms": "8000000000000"}
     old["message.format.version"] = "1"

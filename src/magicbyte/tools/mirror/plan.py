@@ -287,6 +287,8 @@ class _MirrorPlanner:
         storage = Storage(stored, zstd, self.choice.append_time)
         self._check_transactions(to, storage)
         mode, why = await self._mode(topic, to, there, storage, origin, dialect)
+        if not self._knows_format:
+            why += f"; not known whether the target stores {storage} for this topic: its brokers return no settings"
         replicas = max((len(each.replicas) for each in topic.partitions.values()), default=1)
         return TopicMirrorPlan(
             topic.name,
@@ -347,6 +349,11 @@ class _MirrorPlanner:
     def _is_ours(self) -> bool:
         """Return whether the brokers of the target are ours: they return a setting that Kafka does not have."""
         return not OURS.isdisjoint(self.settings)
+
+    @property
+    def _knows_format(self) -> bool:
+        """Return whether the format that the target stores is known: by its settings, or it has one only."""
+        return bool(self.settings) or newest_format(self.theirs) is Format.V0
 
     async def _format(self, topic: str, configs: Mapping[str, str], *, exists: bool) -> Format:
         """Return the format that a topic of the target stores, or will store once it is created with `configs`."""
