@@ -167,10 +167,8 @@ def _text(inventories: list[Inventory], whole: Tally, missing: Sequence[Missing]
 
 
 def _missing_line(missing: Missing) -> str:
-    from magicbyte.engine.log.files.missing import Certainty
-
     line = f"    missing: {missing}"
-    return line if missing.certainty is Certainty.NOTHING else bad(line)
+    return bad(line) if missing.may_have_records else line
 
 
 def _notes(counted: Inventory) -> list[str]:

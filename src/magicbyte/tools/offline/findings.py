@@ -80,7 +80,7 @@ _BY_CERTAINTY: Final = {
 
 def of_missing(missing: Missing) -> Finding:
     """Return the finding for what a log directory proves to be missing."""
-    advice = NOTHING if missing.certainty is Certainty.NOTHING else COPY
+    advice = COPY if missing.may_have_records else NOTHING
     return Finding(
         _BY_CERTAINTY[missing.certainty], missing.path, missing.what, missing.expected, missing.found,
         f"{advice} (likely: {missing.cause})", offsets=missing.offsets,

@@ -14,7 +14,7 @@ from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.files.checkpoints import MESSAGE_DIALECT, OFFSET_CHECKPOINTS
 from magicbyte.engine.log.files.directory import FoundLogs, PartitionDirectory, survey
 from magicbyte.engine.log.files.left_out import in_use, is_quorums_own, left_out
-from magicbyte.engine.log.files.missing import Certainty, Missing, end_offset, missing_in
+from magicbyte.engine.log.files.missing import Missing, end_offset, missing_in
 from magicbyte.engine.log.files.names import check_topic_name, is_named_by_offset, lone_segment
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import printable
@@ -121,8 +121,8 @@ def open_backup(
 
 def _is_covered(gap: Missing, content: BackupContent) -> bool:
     """Return whether a gap of one replica is none in the rescued topics: the chosen replica reaches beyond it."""
-    if gap.certainty is Certainty.NOTHING or gap.topic is None or gap.partition is None:
-        return gap.certainty is Certainty.NOTHING
+    if not gap.may_have_records or gap.topic is None or gap.partition is None:
+        return not gap.may_have_records
     if is_quorums_own(gap.topic) or (gap.topic in INTERNAL and gap.topic != OFFSETS_TOPIC):
         return True
     chosen = content.partitions.get(TopicPartition(gap.topic, gap.partition))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from magicbyte.engine.log.files.directory import FoundLogs
 from magicbyte.engine.log.files.left_out import LeftOut, in_use, left_out
-from magicbyte.engine.log.files.missing import END_OF_LOG, Certainty, Missing, missing_in
+from magicbyte.engine.log.files.missing import END_OF_LOG, Missing, missing_in
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
@@ -44,9 +44,7 @@ class Gaps:
         return [
             each
             for each in self.missing
-            if each.certainty is not Certainty.NOTHING
-            and each.what != END_OF_LOG
-            and {each.path, each.path.rpartition("/")[0]} & paths
+            if each.may_have_records and each.what != END_OF_LOG and {each.path, each.path.rpartition("/")[0]} & paths
         ]
 
 

@@ -84,6 +84,11 @@ class Missing:
     evidence: str | None = None
 
     @property
+    def may_have_records(self) -> bool:
+        """Whether records were or may have been in it, compacted or not."""
+        return self.certainty is not Certainty.NOTHING
+
+    @property
     def is_loss(self) -> bool:
         """Whether a reader of the log has to take it for a loss: not what compaction or a filter leaves as well."""
         return self.certainty in (Certainty.RECORDS, Certainty.UNKNOWN)
