@@ -12,6 +12,7 @@ controller of what ours left.
 """
 
 import argparse
+import asyncio
 import contextlib
 import json
 import tempfile
@@ -21,7 +22,7 @@ from typing import Any, Final
 
 from builders import run
 from interop import jvm, kafka_oracle
-from interop.real_cluster import RealCluster, until
+from interop.real_cluster import PATIENCE_S, RealCluster, until
 from magicbyte.access.client.connection import Connection
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -113,9 +114,14 @@ async def outcome(cell: str, folder: Path) -> dict[str, str]:
 async def _next_producer_id(cluster: RealCluster) -> int:
     host, _, port = cluster.bootstrap.rpartition(":")
     connection = await Connection.open(host, int(port), client_id="ids")
-    answer = await connection.send(InitProducerIdRequest(transactional_id=None))
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            answer = await connection.send(InitProducerIdRequest(transactional_id=None))
+            assert isinstance(answer, InitProducerIdResponse)
+            if answer.error_code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # it asks the controller for a block of ids
+                break
+            await asyncio.sleep(0.1)
     await connection.aclose()
-    assert isinstance(answer, InitProducerIdResponse)
     assert answer.error_code == ErrorCode.NONE
     return answer.producer_id
 
