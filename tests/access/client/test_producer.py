@@ -1,7 +1,8 @@
 """The producer of single records and the iterator over a topic, with our brokers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+import contextlib
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -17,8 +18,6 @@ from magicbyte.engine.records.columns import RecordColumns
 from magicbyte.engine.records.encode import columns_of
 from magicbyte.testing import Broker
 
-Work = Callable[[magicbyte.Client], Coroutine[Any, Any, Any]]
-
 
 @pytest.fixture
 def broker() -> Any:
@@ -26,29 +25,26 @@ def broker() -> Any:
         yield found
 
 
-def run(broker: Broker, work: Work, partitions: int = 3) -> Any:
-    async def inside() -> Any:
-        async with magicbyte.Client(broker.bootstrap_servers, retry_ms=20_000) as client:
-            if "orders" not in await client.topics():
-                await admin.create_topic(client, admin.NewTopic("orders", partitions))
-            return await work(client)
-
-    return asyncio.run(asyncio.wait_for(inside(), 60))
+@contextlib.asynccontextmanager
+async def connected(broker: Broker, partitions: int = 3) -> AsyncIterator[magicbyte.Client]:
+    """Yield a client of the broker, which has the topic `orders`."""
+    async with magicbyte.Client(broker.bootstrap_servers, retry_ms=20_000) as client:
+        if "orders" not in await client.topics():
+            await admin.create_topic(client, admin.NewTopic("orders", partitions))
+        yield client
 
 
 async def all_of(client: magicbyte.Client, **options: Any) -> list[magicbyte.Record]:
     return [each async for each in client.consume("orders", stop_at_end=True, **options)]
 
 
-def test_records_are_sent_in_batches_and_read_back_in_order(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
+async def test_records_are_sent_in_batches_and_read_back_in_order(broker: Broker) -> None:
+    async with connected(broker) as client:
         async with client.producer(codec=magicbyte.Codec.GZIP) as producer:
             for number in range(1000):
                 key = f"{number % 7}".encode()
                 await producer.send("orders", f"{number}".encode(), key=key, headers=[("n", b"1")])
-        return await all_of(client)
-
-    found = run(broker, work)
+        found = await all_of(client)
     assert sorted(int(each.value) for each in found) == list(range(1000))
     by_partition: dict[int, list[magicbyte.Record]] = {}
     for each in found:
@@ -59,57 +55,49 @@ def test_records_are_sent_in_batches_and_read_back_in_order(broker: Broker) -> N
         assert [int(each.value) for each in records] == sorted(int(each.value) for each in records)
 
 
-def test_a_partition_and_a_time_can_be_given_and_records_without_a_key_share_batches(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
+async def test_a_partition_and_a_time_can_be_given_and_records_without_a_key_share_batches(broker: Broker) -> None:
+    async with connected(broker) as client:
         async with client.producer() as producer:
             await producer.send("orders", None, key=b"gone", partition=2, timestamp=1_700_000_000_000)
             for number in range(20):
                 await producer.send("orders", b"%d" % number)
-        return await all_of(client)
-
-    found = run(broker, work)
+        found = await all_of(client)
     (given,) = [each for each in found if each.key]
     assert (given.partition, given.timestamp, given.value) == (2, 1_700_000_000_000, None)
     assert len({each.partition for each in found if each.key is None}) == 1
 
 
-def test_a_full_batch_goes_at_once_and_flush_sends_the_rest(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_batch_goes_at_once_and_flush_sends_the_rest(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "BUFFERED_BYTES", 100_000)  # beyond it `send` waits for a batch to be stored
-
-    async def work(client: magicbyte.Client) -> tuple[int, int]:
-        async with client.producer(linger_ms=3_600_000) as producer:
-            for _ in range(300):
-                await producer.send("orders", bytes(10_000), partition=0)
-            before = len(await all_of(client))
-            await producer.flush()
-            return before, len(await all_of(client))
-
-    before, after = run(broker, work)
-    assert before > 0
-    assert after == 300
+    async with connected(broker) as client, client.producer(linger_ms=3_600_000) as producer:
+        for _ in range(300):
+            await producer.send("orders", bytes(10_000), partition=0)
+        assert len(await all_of(client)) > 0
+        await producer.flush()
+        assert len(await all_of(client)) == 300
 
 
-def test_nothing_counts_as_waiting_once_all_is_stored(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> list[int]:
+async def test_nothing_counts_as_waiting_once_all_is_stored(broker: Broker) -> None:
+    async with connected(broker) as client:
         waiting = []
         async with client.producer() as producer:
             for number in range(9):
                 await producer.send("orders", b"%d" % number, partition=number % 2)
                 await producer.flush()
                 waiting.append(producer._size)
-        return waiting
-
-    assert run(broker, work) == [0] * 9
+        assert waiting == [0] * 9
 
 
-def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker) -> None:
+async def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker) -> None:
     async def leave(client: magicbyte.Client) -> None:
         async with client.producer(transactional_id="t") as producer:
             await producer.send("orders", b"fourth")
             await producer.flush()
             raise RuntimeError("left")
 
-    async def work(client: magicbyte.Client) -> list[bytes | None]:
+    async with connected(broker) as client:
         async with client.producer(transactional_id="t") as producer:
             await producer.send("orders", b"first")
             await producer.commit()
@@ -119,14 +107,12 @@ def test_a_transaction_is_seen_whole_or_not_at_all(broker: Broker) -> None:
             await producer.send("orders", b"third")
         with pytest.raises(RuntimeError, match="left"):
             await leave(client)
-        return [each.value for each in await all_of(client, isolation="read_committed")]
-
-    assert sorted(run(broker, work)) == [b"first", b"third"]
+        assert sorted([each.value for each in await all_of(client, isolation="read_committed")]) == [b"first", b"third"]
 
 
-def test_a_failure_is_raised_at_the_next_call(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> None:
-        async with client.producer() as producer:
+async def test_a_failure_is_raised_at_the_next_call(broker: Broker) -> None:
+    async def work() -> None:
+        async with connected(broker) as client, client.producer() as producer:
             await producer.send("orders", b"value", partition=0)
             with pytest.raises(magicbyte.BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
                 await producer.flush()
@@ -138,11 +124,11 @@ def test_a_failure_is_raised_at_the_next_call(broker: Broker) -> None:
 
     refusing = broker.fault("Produce", times=None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with refusing, pytest.raises(magicbyte.BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
-        run(broker, work)
+        await work()
 
 
-def test_a_flush_that_is_cancelled_loses_no_records(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
+async def test_a_flush_that_is_cancelled_loses_no_records(broker: Broker) -> None:
+    async with connected(broker) as client:
         async with client.producer() as producer:
             with broker.fault("Produce", times=None, error=ErrorCode.NOT_ENOUGH_REPLICAS) as refused:
                 for number in range(6):
@@ -154,19 +140,20 @@ def test_a_flush_that_is_cancelled_loses_no_records(broker: Broker) -> None:
             with pytest.raises(asyncio.CancelledError):
                 await flushing
             await producer.flush()
-            return await all_of(client)
+            found = await all_of(client)
+        assert sorted(each.value or b"" for each in found) == [b"%d" % each for each in range(6)]
 
-    assert sorted(each.value or b"" for each in run(broker, work)) == [b"%d" % each for each in range(6)]
 
-
-def test_a_flush_ends_while_others_keep_sending(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_flush_ends_while_others_keep_sending(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     stored: list[bytes | None] = []
 
     async def store(_client: Any, _topic: str, _partition: int, records: list[magicbyte.Record], _options: Any) -> None:
         await asyncio.sleep(0)
         stored.extend(each.value for each in records)
 
-    async def work(client: magicbyte.Client) -> None:
+    monkeypatch.setattr(module, "send", store)
+    async with connected(broker) as client:
+
         async def keep_sending() -> None:
             while True:
                 await producer.send("orders", b"other", partition=0)
@@ -181,17 +168,16 @@ def test_a_flush_ends_while_others_keep_sending(broker: Broker, monkeypatch: pyt
             assert b"last" in stored
             others.cancel()
 
-    monkeypatch.setattr(module, "send", store)
-    run(broker, work)
 
-
-def test_many_small_records_count_with_the_memory_of_their_objects(
+async def test_many_small_records_count_with_the_memory_of_their_objects(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def store(*_given: Any) -> None:
         await asyncio.Event().wait()
 
-    async def work(client: magicbyte.Client) -> int:
+    monkeypatch.setattr(module, "BUFFERED_BYTES", 100_000)
+    monkeypatch.setattr(module, "send", store)
+    async with connected(broker) as client:
         producer, count = client.producer(), 0
 
         async def send_all() -> None:
@@ -205,14 +191,10 @@ def test_many_small_records_count_with_the_memory_of_their_objects(
             await asyncio.sleep(0.001)
         assert sending.cancel(), sending.exception()
         await producer._drop()
-        return count
-
-    monkeypatch.setattr(module, "BUFFERED_BYTES", 100_000)
-    monkeypatch.setattr(module, "send", store)
-    assert run(broker, work) < 100_000 / 200
+        assert count < 100_000 / 200
 
 
-def test_a_transaction_whose_commit_fails_at_the_end_of_the_block_is_aborted(broker: Broker) -> None:
+async def test_a_transaction_whose_commit_fails_at_the_end_of_the_block_is_aborted(broker: Broker) -> None:
     async def fail(client: magicbyte.Client) -> None:
         async with client.producer(transactional_id="t") as producer:
             await producer.send("orders", b"value", partition=0)
@@ -220,7 +202,7 @@ def test_a_transaction_whose_commit_fails_at_the_end_of_the_block_is_aborted(bro
             assert await open_transactions(client, "orders", 0)
             await producer.send("orders", b"refused", partition=0)
 
-    async def work(client: magicbyte.Client) -> None:
+    async with connected(broker) as client:
         refusing = broker.fault("Produce", times=None, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, at=2)
         with refusing, pytest.raises(magicbyte.BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
             await fail(client)
@@ -228,11 +210,9 @@ def test_a_transaction_whose_commit_fails_at_the_end_of_the_block_is_aborted(bro
             while await open_transactions(client, "orders", 0):
                 await asyncio.sleep(0.01)
 
-    run(broker, work)
 
-
-def test_a_record_that_is_sent_during_a_commit_belongs_to_the_next_transaction(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> list[str]:
+async def test_a_record_that_is_sent_during_a_commit_belongs_to_the_next_transaction(broker: Broker) -> None:
+    async with connected(broker) as client:
         events: list[str] = []
         going = asyncio.Event()
 
@@ -257,13 +237,11 @@ def test_a_record_that_is_sent_during_a_commit_belongs_to_the_next_transaction(b
         going.set()
         await asyncio.gather(committing, sending)
         await producer.flush()
-        return events
-
-    assert run(broker, work) == ["b'first'", "commit begins", "commit ends", "b'second'"]
+        assert events == ["b'first'", "commit begins", "commit ends", "b'second'"]
 
 
-def test_partitions_that_a_topic_gets_meanwhile_are_used(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> set[int | None]:
+async def test_partitions_that_a_topic_gets_meanwhile_are_used(broker: Broker) -> None:
+    async with connected(broker) as client:
         async with (
             magicbyte.Client(broker.bootstrap_servers, metadata_max_age_ms=-1) as own,
             own.producer() as producer,
@@ -276,12 +254,12 @@ def test_partitions_that_a_topic_gets_meanwhile_are_used(broker: Broker) -> None
                 await producer.flush()
             for number in range(9):
                 await producer.send("orders", b"%d" % number, key=b"%d" % number)
-        return {each.partition for each in await all_of(client) if each.key}
+        assert {each.partition for each in await all_of(client) if each.key} == {
+            partition_of(b"%d" % each, 9) for each in range(9)
+        }
 
-    assert run(broker, work) == {partition_of(b"%d" % each, 9) for each in range(9)}
 
-
-def test_nothing_is_sent_behind_the_block_of_a_producer_that_failed(
+async def test_nothing_is_sent_behind_the_block_of_a_producer_that_failed(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = list[int]()
@@ -297,30 +275,30 @@ def test_nothing_is_sent_behind_the_block_of_a_producer_that_failed(
             for partition in (1, 0):
                 await producer.send("orders", b"value", partition=partition)
 
-    async def work(client: magicbyte.Client) -> set[str]:
+    monkeypatch.setattr(module, "send", store)
+    async with connected(broker) as client:
         with pytest.raises(magicbyte.NetworkError, match="lost"):
             await fail(client)
-        return {each.get_coro().__qualname__ for each in asyncio.all_tasks()}  # type: ignore[union-attr]
-
-    monkeypatch.setattr(module, "send", store)
-    assert not [each for each in run(broker, work) if "RecordProducer" in each]
+        running = {each.get_coro().__qualname__ for each in asyncio.all_tasks()}
+        assert not [each for each in running if "RecordProducer" in each]
     assert not sent
 
 
-def test_a_record_for_a_partition_that_is_not_there_is_refused_alone(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> list[magicbyte.Record]:
+async def test_a_record_for_a_partition_that_is_not_there_is_refused_alone(broker: Broker) -> None:
+    async with connected(broker) as client:
         async with client.producer() as producer:
             for wrong in (-1, 3):
                 with pytest.raises(magicbyte.UnknownTopicError, match="expected one of 0 to 2"):
                     await producer.send("orders", b"value", partition=wrong)
             await producer.send("orders", b"value", partition=2)
-        return await all_of(client)
-
-    assert len(run(broker, work)) == 1
+        assert len(await all_of(client)) == 1
 
 
-def test_consuming_waits_for_more_from_the_end_or_an_offset_and_stops_when_it_is_left(broker: Broker) -> None:
-    async def work(client: magicbyte.Client) -> tuple[list[bytes | None], list[bytes | None]]:
+async def test_consuming_waits_for_more_from_the_end_or_an_offset_and_stops_when_it_is_left(broker: Broker) -> None:
+    async def first(records: AsyncIterator[magicbyte.Record]) -> magicbyte.Record:
+        return await anext(records)
+
+    async with connected(broker) as client:
         async with client.producer() as producer:
             for number in range(5):
                 await producer.send("orders", b"%d" % number, partition=1)
@@ -333,15 +311,10 @@ def test_consuming_waits_for_more_from_the_end_or_an_offset_and_stops_when_it_is
                     await producer.send("orders", b"later", partition=0)
                 await asyncio.sleep(0.05)
             seen.append((await waiting).value)
-        return middle, seen
-
-    async def first(records: AsyncIterator[magicbyte.Record]) -> magicbyte.Record:
-        return await anext(records)
-
-    assert run(broker, work) == ([b"3", b"4"], [b"later"])
+        assert (middle, seen) == ([b"3", b"4"], [b"later"])
 
 
-def test_what_waits_for_a_consumer_is_bounded_however_many_partitions_there_are(
+async def test_what_waits_for_a_consumer_is_bounded_however_many_partitions_there_are(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fetches: list[int] = []
@@ -354,14 +327,11 @@ def test_what_waits_for_a_consumer_is_bounded_however_many_partitions_there_are(
             yielded += 1
             yield columns_of([magicbyte.Record(0, 0, 0, None, b"value")])
 
-    async def work(client: magicbyte.Client) -> None:
-        async with aclosing(client.consume("orders")) as records:
-            await anext(records)
-            for _ in range(200):
-                await asyncio.sleep(0.001)
-
     monkeypatch.setattr(consumer, "read_records", endless)
-    run(broker, work, partitions=50)
+    async with connected(broker, partitions=50) as client, aclosing(client.consume("orders")) as records:
+        await anext(records)
+        for _ in range(200):
+            await asyncio.sleep(0.001)
     assert sum(fetches) <= 50 * (256 << 10)
     assert len(fetches) == 50
     assert yielded <= 1 + 16 + 50
@@ -374,8 +344,9 @@ def test_what_waits_for_a_consumer_is_bounded_however_many_partitions_there_are(
         ({"isolation": "none"}, ValueError, "expected 'read_uncommitted' or 'read_committed'"),
     ],
 )
-def test_what_cannot_be_read_is_refused(
+async def test_what_cannot_be_read_is_refused(
     broker: Broker, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=message):
-        run(broker, lambda client: all_of(client, **options))
+    async with connected(broker) as client:
+        with pytest.raises(error, match=message):
+            await all_of(client, **options)
