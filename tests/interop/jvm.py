@@ -93,7 +93,7 @@ def broker(
 ) -> Iterator[Json]:
     """Run a broker (and its ZooKeeper) inside the block; yield the launcher's oracle.json. Nothing runs afterwards.
 
-    `kill`: the broker ends as in a crash. `scratch`: nobody needs the folder afterwards, and it ends as fast as it can.
+    `kill`: the broker ends as in a crash. `scratch`: the folder is not used afterwards, and it ends as fast as it can.
     """
     try:
         yield start(version, folder, *properties, port=port)

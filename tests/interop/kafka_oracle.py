@@ -5,7 +5,7 @@ Sub-commands
     fetch VERSION             resolve that version's jars with Maven into the cache
     start VERSION --dir DIR   start ZooKeeper (or KRaft) and one broker in the background
     stop DIR [--kill]         stop what `start --dir DIR` started (SIGTERM, or SIGKILL of the broker)
-    stop DIR --scratch        the same, as fast as possible: nobody needs what it leaves in DIR
+    stop DIR --scratch        the same, as fast as possible: DIR is not used afterwards
     tool VERSION CLASS ...    run a Kafka main class (DumpLogSegments, TopicCommand, ...)
     java VERSION FILE ...     compile and run one Java source file against that version's jars
     classpath VERSION         print that version's class path
@@ -560,7 +560,7 @@ def parse_arguments(arguments):
     stopper = commands.add_parser("stop")
     stopper.add_argument("dir", type=Path)
     stopper.add_argument("--kill", action="store_true", help="SIGKILL the broker, as in a crash")
-    stopper.add_argument("--scratch", action="store_true", help="nobody needs what it leaves: SIGKILL where possible")
+    stopper.add_argument("--scratch", action="store_true", help="DIR is not used afterwards: SIGKILL where possible")
     for name, operand in (("tool", "main_class"), ("java", "source")):
         runner = commands.add_parser(name)
         runner.add_argument("version")
