@@ -39,6 +39,12 @@ FIRST_SEEDS = {
     "a_head_cut_one_entry_too_far": 8,
     "a_swap_that_removes_the_old_segments_first": 8,
     "a_swap_without_the_swap": 14,
+    "a_finished_swap_beside_the_old_segments": 3,
+    "a_swap_that_trusts_the_order_of_renames": 7,
+    "a_retention_that_ignores_the_high_watermark": 2,
+    "a_retention_that_takes_indexes_before_their_log": 4,
+    "a_retention_that_deletes_segments_in_any_order": 3,
+    "a_compaction_above_the_high_watermark": 3,
 }
 """Seeds that show a bug soon. Else the search begins with 1."""
 
