@@ -525,7 +525,7 @@ def stop_process(pid, marker, first_signal, seconds=60):
 def stop(folder, kill, scratch=False):
     """Stop the broker and then the ZooKeeper that were started in the folder.
 
-    `scratch`: nobody needs the folder. Only a broker that ends by itself leaves its loaded classes.
+    `scratch`: the folder is not used afterwards. Only a broker that ends by itself leaves its loaded classes.
     """
     state = json.loads((folder / "oracle.json").read_text())
     kill = kill or (scratch and class_archive(state["version"]).exists())
