@@ -290,10 +290,10 @@ def test_questions_about_one_transaction_are_one_entry_of_a_request() -> None:
         outbox = _Questions()
         first = outbox.put(question(places=[0]))
         assert outbox.put(question(places=[1])) is first
-        (taken,) = await outbox.take()
+        (taken,) = await outbox.take(500, 1)
         assert taken is first
         assert taken.places == {TopicPartition("t", 0), TopicPartition("t", 1)}
-        assert outbox.take_all() == []
+        assert outbox.pop() == []
 
     run(work())
 
@@ -307,7 +307,7 @@ def test_of_two_epochs_the_lower_one_is_fenced_and_another_question_is_asked_in_
         assert (await older.answer, await waiting.answer) == (fenced, fenced)
         another = outbox.put(question(0, producer_id=8))
         assert await newer.answer == {PLACE: ErrorCode.NETWORK_EXCEPTION}
-        assert await outbox.take() == [another]
+        assert await outbox.take(500, 1) == [another]
 
     run(work())
 
@@ -317,7 +317,7 @@ def test_a_request_has_a_bounded_number_of_transactions() -> None:
         outbox = _Questions()
         for each in range(5):
             outbox.put(_Question(f"x{each}", each, 0, False, {PLACE}))
-        assert [len(await outbox.take(2)) for _ in range(3)] == [2, 2, 1]
+        assert [len(await outbox.take(2, 1)) for _ in range(3)] == [2, 2, 1]
 
     run(work())
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.engine.coordination.effects import Marker, Producer
@@ -27,6 +26,7 @@ from magicbyte.server.metadata import layout
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.serving.turns import Turns
 from magicbyte.server.stores.cluster_view import NOBODY
+from magicbyte.server.stores.outgoing import ItemsInOrder, Outgoing
 from magicbyte.server.stores.peers import ClusterPeers, PeerLink
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _PAUSE_S: Final = 0.1  # before a retry or another look-up of the leader
 _TIMEOUT_MS: Final = 30_000  # for another broker's response, and for in-sync replicas
 _MOST: Final = 1000  # partitions per request to another broker, and markers written together
 _STEPS: Final = 10  # for the look-up of a partition, and the append
-_IDLE_S: Final = 60.0  # after which a connection is closed
 
 
 class _Entry(NamedTuple):
@@ -52,28 +51,6 @@ class _Entry(NamedTuple):
 
     sent: SendMarkers
     place: TopicPartition
-
-
-class _Outbox:
-    """The queue for a broker."""
-
-    def __init__(self) -> None:
-        self._entries: list[_Entry] = []
-        self._more = asyncio.Event()
-
-    def put(self, entry: _Entry) -> None:
-        self._entries.append(entry)
-        self._more.set()
-
-    async def take(self) -> list[_Entry]:
-        """Return the entries of the next request; an empty list after a long idle time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_IDLE_S):
-                await self._more.wait()
-        taken, self._entries = self._entries[:_MOST], self._entries[_MOST:]
-        if not self._entries:
-            self._more.clear()
-        return taken
 
 
 def marker_set(marker: Marker, now_ms: int) -> memoryview:
@@ -149,7 +126,7 @@ async def _write_together(
 class MarkerSender:
     """Have markers written by the leaders of their partitions, and report each outcome to `marked`.
 
-    There is one request at a time to each broker, with all entries of its queue. `is_void`: the outcome no longer
+    `is_void`: the outcome no longer
     matters, because another coordinator sends the markers.
     """
 
@@ -164,7 +141,14 @@ class MarkerSender:
     ) -> None:
         self._runtime, self._topics, self._writer, self._peers = runtime, topics, writer, peers
         self._marked, self._is_void = marked, is_void
-        self._outboxes: dict[int, _Outbox] = {}  # by broker
+        self._outgoing = Outgoing[ItemsInOrder[_Entry], _Entry](
+            runtime,
+            ItemsInOrder,
+            lambda leader: PeerLink(runtime, peers, leader, timeout_ms=_TIMEOUT_MS),
+            self._deliver,
+            self._lost,
+            most=_MOST,
+        )
 
     def send(self, sent: SendMarkers) -> None:
         """Send markers; those that were refused before after a pause."""
@@ -182,7 +166,7 @@ class MarkerSender:
             if leader == NOBODY:
                 unrouted.append(entry)
             else:
-                self._outbox(leader).put(entry)
+                self._outgoing.to(leader).put(entry)
         if unrouted:
             self._runtime.spawn(self._route(unrouted, 0))
 
@@ -201,7 +185,7 @@ class MarkerSender:
                 elif leader == NOBODY:
                     parked.append(entry)
                 else:
-                    self._outbox(leader).put(entry)
+                    self._outgoing.to(leader).put(entry)
             entries = parked
 
     async def _leader_or_nobody(self, place: TopicPartition) -> int | None:
@@ -241,46 +225,32 @@ class MarkerSender:
         view = self._peers.cache.partition(partition)
         return view.leader if view is not None and view.leader in self._peers.cache.live else NOBODY
 
-    def _outbox(self, leader: int) -> _Outbox:
-        found = self._outboxes.get(leader)
-        if found is None:
-            found = self._outboxes[leader] = _Outbox()
-            self._runtime.spawn(self._serve(leader, found))
-        return found
-
-    async def _serve(self, leader: int, outbox: _Outbox) -> None:
-        """Send the queue of a broker, until it has been empty for a while."""
-        link = PeerLink(self._runtime, self._peers, leader, timeout_ms=_TIMEOUT_MS)
-        try:
-            while entries := await outbox.take():
-                entries = [each for each in entries if not self._is_void(each.sent)]
-                if not entries:
-                    continue
-                codes = await self._written(leader, link, [(each.place, _marker(each.sent)) for each in entries])
-                for entry, code in zip(entries, codes, strict=True):
-                    self._tell(entry, code)
-        finally:
-            del self._outboxes[leader]
-            await link.aclose()
-
-    async def _written(
-        self, leader: int, link: PeerLink, wanted: Sequence[tuple[TopicPartition, Marker]]
-    ) -> list[ErrorCode]:
-        """Let a broker write markers. Return the result of each.
-
-        Markers affected by a bug are sent again, too.
-        """
+    async def _deliver(self, leader: int, link: PeerLink, entries: list[_Entry]) -> None:
+        """Let a broker write markers, and report the result of each."""
+        entries = [each for each in entries if not self._is_void(each.sent)]
+        if not entries:
+            return
+        wanted = [(each.place, _marker(each.sent)) for each in entries]
         try:
             if leader == self._runtime.node_id:
-                return await write_markers(self._writer, wanted, Turns())
-            return _codes_in(await link.send(_request(wanted)), wanted)
+                codes = await write_markers(self._writer, wanted, Turns())
+            else:
+                codes = _codes_in(await link.send(_request(wanted)), wanted)
         except MagicbyteError as error:
-            code, why = ErrorCode.NETWORK_EXCEPTION, str(error)
-        except Exception as error:
-            log.exception("%s: markers could not be written", link.name)
-            code, why = ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)
-        self._runtime.complaints.line(log, link.name, "markers", "markers are sent again: %s", why)
-        return [code] * len(wanted)
+            self._complain(link.name, error)
+            codes = [ErrorCode.NETWORK_EXCEPTION] * len(entries)
+        for entry, code in zip(entries, codes, strict=True):
+            self._tell(entry, code)
+
+    def _lost(self, entries: list[_Entry], error: Exception | None) -> None:
+        """Send markers affected by a bug again. When the broker stops, the next coordinator sends them."""
+        if error is not None:
+            self._complain("markers", repr(error))
+            for entry in entries:
+                self._tell(entry, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _complain(self, where: str, why: object) -> None:
+        self._runtime.complaints.line(log, where, "markers", "markers are sent again: %s", why)
 
     def _tell(self, entry: _Entry, code: ErrorCode) -> None:
         """Report the outcome of a marker. A bug in that affects no other marker."""

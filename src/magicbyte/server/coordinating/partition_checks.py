@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -27,6 +26,7 @@ from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
 from magicbyte.engine.transactions.answers import FIRST_OF_BROKERS, codes_of
 from magicbyte.engine.transactions.transaction import by_topic
 from magicbyte.server.stores.cluster_view import NOBODY
+from magicbyte.server.stores.outgoing import Outgoing, PeerQueue
 from magicbyte.server.stores.peers import PeerLink
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ log = logger(__name__)
 
 TIMEOUT_MS: Final = 30_000  # for the response of another broker
 _MOST: Final = 500  # transactions per request
-_IDLE_S: Final = 60.0  # after which a connection is closed
 _VERSIONS: Final = range(FIRST_OF_BROKERS, FIRST_OF_BROKERS + 2)
 
 Codes = dict[TopicPartition, ErrorCode]
@@ -78,12 +77,12 @@ class _Question:
         )
 
 
-class _Questions:
+class _Questions(PeerQueue[_Question]):
     """The queue for a broker: one question for each transactional id."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._questions: dict[str, _Question] = {}
-        self._more = asyncio.Event()
 
     def put(self, new: _Question) -> _Question:
         """Add a question; return the one to wait for, which may be merged with a waiting one.
@@ -102,27 +101,19 @@ class _Questions:
             is_fenced = is_same_producer and waiting.epoch < new.epoch
             waiting.resolve({}, ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.NETWORK_EXCEPTION)
         self._questions[new.transactional_id] = new
-        self._more.set()
+        self.added()
         return new
 
-    async def take(self, most: int = _MOST) -> list[_Question]:
-        """Return the questions of the next request; an empty list after a long idle time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_IDLE_S):
-                await self._more.wait()
-        return self._taken(most)
-
-    def take_all(self) -> list[_Question]:
-        """Return all waiting questions."""
-        return self._taken(len(self._questions))
-
-    def _taken(self, most: int) -> list[_Question]:
+    def _pop(self, most: int | None) -> list[_Question]:
         taken = list(islice(self._questions.values(), most))
         for each in taken:
             del self._questions[each.transactional_id]
-        if not self._questions:
-            self._more.clear()
         return taken
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._questions
 
 
 class PartitionChecks:
@@ -136,7 +127,14 @@ class PartitionChecks:
     ) -> None:
         """`transactions` returns this broker's own coordinator. `peers`: the other brokers, None without a cluster."""
         self._runtime, self._transactions, self._peers = runtime, transactions, peers
-        self._outboxes: dict[int, _Questions] = {}  # by broker
+        self._outgoing = Outgoing[_Questions, _Question](
+            runtime,
+            _Questions,
+            lambda leader: PeerLink(runtime, peers, leader, timeout_ms=TIMEOUT_MS, asks_versions=True),
+            self._ask,
+            _lost,
+            most=_MOST,
+        )
 
     async def ask(
         self, transactional_id: str, who: tuple[int, int], places: Collection[TopicPartition], *, joins: bool
@@ -157,7 +155,7 @@ class PartitionChecks:
             (told,) = (await self._transactions().joined(request)).results_by_transaction
             return codes_of(told)
         # shielded, because others may wait for it, too
-        answered = await asyncio.shield(self._outbox(leader).put(question).answer)
+        answered = await asyncio.shield(self._outgoing.to(leader).put(question).answer)
         return {each: answered[each] for each in places}
 
     def _coordinator(self, transactional_id: str) -> int:
@@ -171,27 +169,8 @@ class PartitionChecks:
         view = cache.partition(TopicPartition(STATE_TOPIC, partition_for(transactional_id, partitions)))
         return view.leader if view is not None and view.leader in cache.live else NOBODY
 
-    def _outbox(self, leader: int) -> _Questions:
-        found = self._outboxes.get(leader)
-        if found is None:
-            found = self._outboxes[leader] = _Questions()
-            self._runtime.spawn(self._serve(leader, found))
-        return found
-
-    async def _serve(self, leader: int, outbox: _Questions) -> None:
-        """Ask a broker the questions of its queue, until it has been empty for long."""
-        link = PeerLink(self._runtime, self._peers, leader, timeout_ms=TIMEOUT_MS, asks_versions=True)
-        asked = list[_Question]()
-        try:
-            while asked := await outbox.take():
-                await self._ask(link, outbox, asked)
-        finally:
-            del self._outboxes[leader]
-            for each in (*asked, *outbox.take_all()):  # none, unless the broker stops
-                each.resolve({}, ErrorCode.NETWORK_EXCEPTION)
-            await link.aclose()
-
-    async def _ask(self, link: PeerLink, outbox: _Questions, asked: list[_Question]) -> None:
+    async def _ask(self, leader: int, link: PeerLink, asked: list[_Question]) -> None:
+        """Ask a broker, and answer the questions."""
         try:
             request = AddPartitionsToTxnRequest(transactions=[each.message() for each in asked])
             codes = _codes_by_transaction(await link.send(request, versions=_VERSIONS), link.name)
@@ -207,7 +186,10 @@ class PartitionChecks:
                 each.resolve({}, ErrorCode.UNSUPPORTED_VERSION if each.joins else ErrorCode.NONE)
         except MagicbyteError as error:
             self._complain(link, "producers are to ask again", error)
-            for each in (*asked, *outbox.take_all()):  # the questions that came meanwhile would wait for as long again
+            for each in (
+                *asked,
+                *self._outgoing.to(leader).pop(),
+            ):  # the questions that came meanwhile would wait for as long again
                 each.resolve({}, ErrorCode.NETWORK_EXCEPTION)
         else:
             for each in asked:
@@ -217,6 +199,11 @@ class PartitionChecks:
         self._runtime.complaints.line(
             log, link.name, "partitions of transactions", "%s: %s: %s", link.name, what, error
         )
+
+
+def _lost(asked: list[_Question], _error: Exception | None) -> None:
+    for each in asked:
+        each.resolve({}, ErrorCode.NETWORK_EXCEPTION)
 
 
 def _codes_by_transaction(response: Message, broker: str) -> dict[str, Codes]:
