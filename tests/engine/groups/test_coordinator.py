@@ -694,7 +694,7 @@ def test_requests_during_loading_get_the_codes_that_make_clients_wait(world: Wor
     generation, (member,) = world.stable(1)
     partition = world.group().partition
     world.perform(world.coordinator.resign(partition))
-    term = world.coordinator.begin_loading(partition)
+    term = world.coordinator.begin_loading(partition, 0)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert world.join(member).answer.error_code == loading
     assert world.commit(7, member, generation).answer.topics[0].partitions[0].error_code == loading

@@ -10,9 +10,10 @@ from typing import get_args
 import pytest
 
 from engine.groups.world import Asked, World
+from magicbyte.engine.coordination.effects import Store
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.config import GroupConfig
-from magicbyte.engine.groups.effects import AfterStore, AssignMembers, Effect, StoreRecords
+from magicbyte.engine.groups.effects import AfterStore, AssignMembers, Effect
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.engine.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -28,7 +29,7 @@ CODES = (ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NONE, ErrorCode.NOT_ENOUGH_RE
 class PickledWorld(World):
     """What is to be appended goes through bytes: whatever happens afterwards is in them."""
 
-    def append(self, store: StoreRecords) -> None:
+    def append(self, store: Store[AfterStore | None]) -> None:
         super().append(pickle.loads(pickle.dumps(store)))
 
 
@@ -90,11 +91,11 @@ def test_what_follows_an_append_is_in_its_effect_alone(histories: list[list[Effe
 
 def test_histories_have_every_kind_of_what_follows_an_append(histories: list[list[Effect]]) -> None:
     """Else the tests above would say nothing of the others."""
-    found = {type(each.then) for effects in histories for each in effects if isinstance(each, StoreRecords)}
+    found = {type(each.then) for effects in histories for each in effects if isinstance(each, Store)}
     assert found == {*get_args(AfterStore), type(None)}
 
 
 def test_an_effect_cannot_be_changed() -> None:
-    store = StoreRecords(0, 0, ((b"key", None),), AssignMembers("g", 1, "m", (("m", b"a"),)))
+    store = Store(0, 0, ((b"key", None),), AssignMembers("g", 1, "m", (("m", b"a"),)))
     with pytest.raises(dataclasses.FrozenInstanceError):
         store.then.generation = 2  # type: ignore[misc,union-attr]

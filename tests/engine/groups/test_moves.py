@@ -89,9 +89,9 @@ def test_a_load_that_was_overtaken_installs_nothing(world: World, again: bool) -
     world.commit(7)
     partition = move_away(world)
     coordinator = world.coordinator
-    term, old = coordinator.begin_loading(partition), world.logged(partition)
+    term, old = coordinator.begin_loading(partition, 0), world.logged(partition)
     world.perform(coordinator.resign(partition))
-    later = coordinator.begin_loading(partition) if again else None
+    later = coordinator.begin_loading(partition, 0) if again else None
     for outcome in (
         lambda: coordinator.loaded(partition, term, old, world.now),
         lambda: coordinator.load_failed(partition, term),
@@ -111,8 +111,8 @@ def test_a_later_election_overtakes_a_load(world: World) -> None:
     world.commit(7)
     partition = move_away(world)
     old = world.logged(partition)
-    first = world.coordinator.begin_loading(partition)
-    second = world.coordinator.begin_loading(partition)
+    first = world.coordinator.begin_loading(partition, 0)
+    second = world.coordinator.begin_loading(partition, 0)
     world.coordinator.loaded(partition, first, old, world.now)
     assert not world.coordinator.terms.is_active(partition)
     world.coordinator.loaded(partition, second, LoadedPartition(), world.now)

@@ -115,7 +115,7 @@ def test_a_marker_ends_the_offsets_of_all_groups_of_its_partition_and_of_no_othe
 def test_a_marker_is_refused_by_who_does_not_know_the_groups(world: World) -> None:
     for partition in range(CONFIG.offsets_partitions):
         world.coordinator.resign(partition)
-    world.coordinator.begin_loading(1)
+    world.coordinator.begin_loading(1, 0)
     assert [world.end(group=group).answer for group in "bc"] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
 
@@ -141,7 +141,7 @@ def test_a_consumer_gets_the_reason_why_offsets_are_refused(world: World) -> Non
         world.coordinator.resign(partition)
     assert code(world.commit_in_transaction(1)) == ErrorCode.NOT_COORDINATOR
     for partition in range(CONFIG.offsets_partitions):
-        world.coordinator.begin_loading(partition)
+        world.coordinator.begin_loading(partition, 0)
     found = [code(world.commit_in_transaction(1, version=version)) for version in (1, 2)]
     assert found == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply
+from magicbyte.engine.coordination.decider import Work
+from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply, Steps, Store, Tell, encoded
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.group import Group
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.coordinator import Coordinator
-from magicbyte.engine.groups.effects import Effect, StoreRecords, Tell, encoded
+from magicbyte.engine.groups.effects import Effect
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
 from magicbyte.engine.groups.offsets import end_transaction
 from magicbyte.engine.ports import Moment
@@ -44,7 +44,7 @@ from magicbyte.engine.protocol.messages.txn_offset_commit import (
 )
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.control import ControlType, build_marker
-from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
+from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.engine.records.layout import TimestampType
 
 START = 1_700_000_000_000
@@ -87,7 +87,7 @@ class World:
     def __post_init__(self) -> None:
         self.log: dict[int, list[Record]] = {}
         self.sets: dict[int, bytearray] = {}
-        self.held: list[StoreRecords] = []
+        self.held: list[Store[Any]] = []
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
         self.append_code = ErrorCode.NONE
@@ -107,7 +107,7 @@ class World:
     def load(self, partition: int, found: LoadedPartition | None = None) -> None:
         """Begin a term of a partition, the one before having ended; its groups are what its log says, or `found`."""
         self.perform(self.coordinator.resign(partition))
-        term = self.coordinator.begin_loading(partition)
+        term = self.coordinator.begin_loading(partition, 0)
         self.coordinator.loaded(partition, term, self.logged(partition) if found is None else found, self.now)
 
     def logged(self, partition: int) -> LoadedPartition:
@@ -116,9 +116,12 @@ class World:
         loading.read(memoryview(self.sets.get(partition, b"")))
         return loading.finish()
 
-    def perform(self, effects: Sequence[Effect]) -> None:
-        self.effects += effects
+    def perform(self, effects: Work[Effect]) -> None:
         for effect in effects:
+            if isinstance(effect, Steps):
+                self.take_turn()
+                continue
+            self.effects.append(effect)
             if isinstance(effect, Reply):
                 assert isinstance(effect.to.ticket, int)
                 asked = self.asked[effect.to.ticket]
@@ -133,27 +136,27 @@ class World:
             else:
                 self.append(effect)
 
-    def append(self, store: StoreRecords) -> None:
-        assert store.records or isinstance(store.origin, Marker)
+    def take_turn(self) -> None:
+        """Do what others do between the parts of a long request: nothing, unless a test says so."""
+
+    def append(self, store: Store[Any]) -> None:
+        assert store.records or store.marker is not None
         if not self.append_code:
             log, sets = self.log.setdefault(store.partition, []), self.sets.setdefault(store.partition, bytearray())
-            first, header = len(log), BatchHeader()
+            first = len(log)
             for key, value in store.records or [(b"a marker", None)]:
                 log.append(Record(len(log), self.date_ms, TimestampType.CREATE_TIME, key, encoded(value)))
-            match store.origin:
-                case Producer(producer_id, epoch):
-                    header = BatchHeader(is_transactional=True, producer_id=producer_id, producer_epoch=epoch)
-                case Marker(Producer(producer_id, epoch), coordinator_epoch, commits):
-                    sets += build_marker(
-                        ControlType.COMMIT if commits else ControlType.ABORT,
-                        base_offset=first,
-                        timestamp=self.date_ms,
-                        producer_id=producer_id,
-                        producer_epoch=epoch,
-                        coordinator_epoch=coordinator_epoch,
-                    )
+            if store.marker is not None:
+                sets += build_marker(
+                    ControlType.COMMIT if store.marker.commits else ControlType.ABORT,
+                    base_offset=first,
+                    timestamp=self.date_ms,
+                    producer_id=store.marker.producer.producer_id,
+                    producer_epoch=store.marker.producer.epoch,
+                    coordinator_epoch=store.marker.coordinator_epoch,
+                )
             if store.records:
-                sets += encode_records(log[first:], Format.V2, header=header)
+                sets += encode_records(log[first:], Format.V2, header=store.header)
         self.perform(self.coordinator.stored(store, self.append_code, self.now))
 
     def release(self) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
+from collections.abc import Sequence
 
-from magicbyte.engine.coordination.effects import Caller, Reply
+from magicbyte.engine.coordination.effects import Caller, Reply, Store
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.message import Message
@@ -21,7 +22,7 @@ from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRe
 from magicbyte.engine.transactions.answers import codes_of
 from magicbyte.engine.transactions.config import TransactionConfig
 from magicbyte.engine.transactions.coordinator import Coordinator
-from magicbyte.engine.transactions.effects import Effect, SendMarkers, Store
+from magicbyte.engine.transactions.effects import AfterStore, Effect, SendMarkers
 from magicbyte.engine.transactions.records import TransactionKey, TransactionValue, decode_key, decode_value
 
 A, B, C = (TopicPartition("t", each) for each in range(3))
@@ -34,7 +35,7 @@ class World:
     def __init__(self, config: TransactionConfig | None = None, *, first_id: int = 1000) -> None:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.markers: list[tuple[TopicPartition, int, int, int, bool]] = []
-        self.stores: deque[Store] = deque()
+        self.stores: deque[Store[AfterStore]] = deque()
         self.sent: deque[SendMarkers] = deque()
         self.holds_stores = self.holds_markers = False
         self.store_code = ErrorCode.NONE
@@ -46,6 +47,7 @@ class World:
             config or TransactionConfig(),
             new_producer_id=lambda: next(ids),
             has_partition=lambda topic, index: topic == "t" and index < 3,
+            offsets_partitions=lambda: 50,
         )
         self.elect(1)
 
@@ -56,9 +58,9 @@ class World:
     def elect(self, epoch: int) -> None:
         """Lead every partition in this epoch, and load what the log says."""
         found = self.values()
-        for partition in range(self.coordinator.config.state_partitions):
+        for partition in range(self.coordinator.partitions):
             term = self.coordinator.begin_loading(partition, epoch)
-            mine = {each: value for each, value in found.items() if self.coordinator._partition_of(each) == partition}
+            mine = {each: value for each, value in found.items() if self.coordinator.partition_of(each) == partition}
             self.perform(self.coordinator.loaded(partition, term, mine, self.now))
 
     def values(self) -> dict[str, TransactionValue]:
@@ -85,7 +87,7 @@ class World:
             found.append("-" if value is None or state is None else f"{state.label} {value.producer_epoch}")
         return found
 
-    def perform(self, effects: list[Effect]) -> None:
+    def perform(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Reply():

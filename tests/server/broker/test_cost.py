@@ -13,6 +13,7 @@ import pytest
 
 from builders import run
 from magicbyte.access.net.server import SMALL_FRAME
+from magicbyte.engine.coordination import parts
 from magicbyte.engine.errors import TooManyElementsError
 from magicbyte.engine.log.live import lookups
 from magicbyte.engine.protocol import APIS, Message, write_request
@@ -45,12 +46,10 @@ from magicbyte.engine.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
-    OffsetFetchResponseGroup,
 )
 from magicbyte.engine.protocol.messages.request_header import RequestHeader
 from magicbyte.server.apis import offsets
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.coordinating import groups, pieces
 from magicbyte.server.serving import dispatch, turns
 from magicbyte.server.serving.dispatch import FEW_ELEMENTS
 from magicbyte.server.settings.served import SERVED
@@ -218,8 +217,8 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices of so few steps that hundreds of elements are what ten thousands are else."""
     monkeypatch.setattr(dispatch, "FEW_ELEMENTS", 100)
     monkeypatch.setattr(turns, "STEPS_AT_ONCE", SMALL_STEPS)
-    monkeypatch.setattr(groups, "STEPS_AT_ONCE", SMALL_STEPS)
-    monkeypatch.setattr(pieces, "PIECE", SMALL_STEPS)
+    monkeypatch.setattr(parts, "PART", SMALL_STEPS)
+    monkeypatch.setattr(parts, "WHOLE", 100)
 
 
 @pytest.mark.usefixtures("small_steps")
@@ -257,6 +256,8 @@ OF_ONE_THING = {  # nothing is done for each of these: they are looked at by a f
     "IncrementalAlterConfigs.resources.configs", "CreateAcls.creations", "DeleteAcls.filters",
     "AlterPartitionReassignments.topics.partitions.replicas", "AlterPartition.topics.partitions.new_isr",
     "AlterClientQuotas.entries.entity", "AlterClientQuotas.entries.ops",
+    # of a group that is refused: tests/engine/groups/test_long_requests.py has the others
+    "LeaveGroup.members", "OffsetDelete.topics", "OffsetDelete.topics.partitions",
 }  # fmt: skip
 OF_THE_CONTROLLER = ("LeaderAndIsr", "StopReplica", "UpdateMetadata")
 """A broker by itself has no controller, and refuses these at once."""
@@ -386,11 +387,11 @@ def test_offsets_are_committed_and_told_alike_in_one_piece_and_in_many(count: in
             )
             assert [each.name for each in told.topics] == ["none", "one", "two"]
             assert _offsets(told.topics[1:]) == expected
-            parts = [
+            asked = [
                 OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in wanted
             ]
-            groups = [OffsetFetchRequestGroup(group_id=f"g{at}", topics=parts[:1]) for at in range(count // 20)]
-            groups.append(OffsetFetchRequestGroup(group_id="group", topics=parts))
+            groups = [OffsetFetchRequestGroup(group_id=f"g{at}", topics=asked[:1]) for at in range(count // 20)]
+            groups.append(OffsetFetchRequestGroup(group_id="group", topics=asked))
             of_many = await _ask(broker, OffsetFetchRequest(groups=groups), 8, OffsetFetchResponse)
             assert [each.group_id for each in of_many.groups] == [each.group_id for each in groups]
             assert _offsets(of_many.groups[-1].topics) == expected
@@ -450,10 +451,3 @@ def test_megabytes_of_members_are_written_in_a_thread(folder: Path, monkeypatch:
             assert seen.written == {"messages"}
 
     run(work())
-
-
-def test_a_group_that_becomes_unavailable_between_two_pieces_is_said_to_be() -> None:
-    parts = [OffsetFetchResponseGroup(group_id="g", error_code=code) for code in (0, 16, 0)]
-    answer = pieces.joined(OffsetFetchRequest, [OffsetFetchResponse(groups=[each]) for each in parts])
-    assert isinstance(answer, OffsetFetchResponse)
-    assert [(each.group_id, each.error_code) for each in answer.groups] == [("g", 16)]

@@ -19,8 +19,8 @@ from builders import run
 from engine.log.made_sets import enriched_set
 from magicbyte.access.net.stream import SocketStream
 from magicbyte.engine.codecs import Codec
+from magicbyte.engine.coordination.effects import Store
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.effects import StoreRecords
 from magicbyte.engine.groups.records import GroupMetadataValue
 from magicbyte.engine.log.append.prepare import prepare
 from magicbyte.engine.log.append.rules import KEPT_SCRATCH, AppendRules
@@ -43,8 +43,8 @@ from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest, Sync
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.engine.records.layout import OFFSET, Dialect, TimestampType
-from magicbyte.server.coordinating import groups
-from magicbyte.server.coordinating.groups import records_of
+from magicbyte.server.coordinating import coordinator_log
+from magicbyte.server.coordinating.coordinator_log import set_of
 from magicbyte.server.partitions import appends, conversion
 from magicbyte.server.partitions.appends import Acknowledgement, NewSet
 from magicbyte.server.partitions.writes import DECOMPRESSED_TIMES, OPENED_BYTES
@@ -252,16 +252,16 @@ def test_megabytes_of_a_group_are_encoded_in_a_thread(folder: Path, monkeypatch:
 
     def noted(*arguments: Any) -> memoryview:
         threads.append(threading.current_thread().name.partition("_")[0])
-        return records_of(*arguments)
+        return set_of(*arguments)
 
-    monkeypatch.setattr(groups, "records_of", noted)
+    monkeypatch.setattr(coordinator_log, "set_of", noted)
 
     async def work() -> None:
         async with Running(folder) as broker:
             await broker.groups.ensure_topic()
             for size in (10, 100_000):
                 term = broker.groups.coordinator.terms[0].number
-                store = StoreRecords(0, term, ((b"key", bytes(size)),))
+                store = Store(0, term, ((b"key", bytes(size)),), None)
                 (appended,) = await broker.groups.log._append(0, [store])
                 assert isinstance(appended, Acknowledgement)
                 assert appended.code() is ErrorCode.NONE

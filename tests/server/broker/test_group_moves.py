@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from magicbyte.engine.coordination.effects import Store
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.effects import StoreRecords
-from magicbyte.engine.groups.loading import LoadedPartition
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
-from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -27,14 +25,13 @@ from magicbyte.engine.protocol.messages.offset_commit import (
 from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from magicbyte.engine.replication.leader import Follower
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.coordinating import groups
+from magicbyte.server.coordinating.groups import Groups
 from magicbyte.server.partitions.appends import Acknowledgement
 from server.broker.serving import Peer, Running
 
 PARTITIONS = 2
 MOVED = partition_for("g", PARTITIONS)
 SETTINGS = {"offsets.topic.num.partitions": str(PARTITIONS), "group.initial.rebalance.delay.ms": "0"}
-REAL = groups.read_groups
 
 
 class Gate:
@@ -42,10 +39,10 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.reached, self.loads = threading.Event(), threading.Event(), 0
-        monkeypatch.setattr(groups, "read_groups", self._read)
+        read = Groups._read
+        monkeypatch.setattr(Groups, "_read", lambda groups, log: self._pass(read(groups, log)))
 
-    def _read(self, log: PartitionLog) -> LoadedPartition:
-        found = REAL(log)
+    def _pass(self, found: object) -> object:
         self.loads += 1
         self.reached.set()
         assert self.open.wait(120)
@@ -195,7 +192,7 @@ def test_records_that_were_decided_before_a_move_are_not_appended_after_it(tmp_p
         async with Running(tmp_path, SETTINGS) as broker:
             peer = await prepared(broker)
             log = broker.logs.logs[TopicPartition(OFFSETS_TOPIC, MOVED)]
-            store = StoreRecords(MOVED, broker.groups.coordinator.terms[MOVED].number, ((b"key", b"value"),))
+            store = Store(MOVED, broker.groups.coordinator.terms[MOVED].number, ((b"key", b"value"),), None)
             end = log.log_end_offset
             broker.groups.resigned(MOVED, 1)
             broker.groups.elected(MOVED, 2)

@@ -20,9 +20,10 @@ from magicbyte.access.client import Client, admin, groups
 from magicbyte.access.client.connection import Connection
 from magicbyte.access.client.groups import Committed
 from magicbyte.engine.codecs import Codec
+from magicbyte.engine.coordination.effects import Store
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import BrokerError, ErrorCode
-from magicbyte.engine.groups.effects import StoreRecords
+from magicbyte.engine.groups.effects import OFFSETS_HEADER
 from magicbyte.engine.protocol import APIS, Message
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -47,9 +48,9 @@ from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest
 from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.decode import decode
-from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.encode import BatchHeader, Format
 from magicbyte.engine.records.entry import entries
-from magicbyte.server.coordinating.groups import records_of
+from magicbyte.server.coordinating.coordinator_log import set_of
 from magicbyte.server.settings.offer import OWN
 from magicbyte.server.settings.served import SERVED
 from magicbyte.testing import Broker
@@ -459,8 +460,8 @@ def test_what_is_appended_for_a_group_is_what_a_real_broker_appends_byte_for_byt
             records = [record for columns in decode(entry.buffer) for record in columns]
             is_group = isinstance(entry, RecordBatch) and entry.base_sequence == -1
             cells = tuple((record.key or b"", record.value) for record in records)
-            store = StoreRecords(0, 0, cells, is_group=is_group)
-            made = bytearray(records_of(store, Format(str(entry.magic)), Codec.NONE, records[0].timestamp))
+            store = Store(0, 0, cells, None, BatchHeader() if is_group else OFFSETS_HEADER)
+            made = bytearray(set_of(store, Format(str(entry.magic)), Codec.NONE, records[0].timestamp))
             if isinstance(entry, RecordBatch):
                 batch = RecordBatch(memoryview(made))
                 batch.set_base_offset(entry.base_offset)

@@ -28,7 +28,6 @@ from magicbyte.engine.records.entry import entries
 from magicbyte.engine.transactions.transaction import Transaction
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.coordinating.coordinating import has_partition
-from magicbyte.server.coordinating.transactions import Transactions
 from magicbyte.server.metadata.layout import TopicNode, topic_path
 from server.broker.clusters import Members, cluster, make, until
 from server.broker.serving import Peer
@@ -114,10 +113,11 @@ def test_a_new_coordinator_answers_when_its_records_are_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, awaits_commit: bool
 ) -> None:
     """Otherwise, as in Kafka, a partition is added by a record that is lost with the next coordinator."""
-    monkeypatch.setattr(Transactions, "awaits_commit", awaits_commit)
 
     async def work() -> None:
         async with transacting(tmp_path) as members:
+            for broker in members.brokers.values():
+                broker.transactions.kind = broker.transactions.kind._replace(awaits_commit=awaits_commit)
             first, peer = await coordinator(members)
             pair = await begin(peer)
             await until(lambda: members.is_settled(STATE_TOPIC))
@@ -292,7 +292,7 @@ def test_23_41_a_partition_without_a_leader_gets_its_marker_when_it_has_one_from
             assert await end(peer, pair) == 51
             assert of(first).state.label == "PrepareCommit"
             peer.close()
-            epoch = first.transactions.coordinator._epochs[0]
+            epoch = first.transactions.coordinator.terms[0].leader_epoch
             await members.stop(first.node_id)
             await members.start(lost)
             second, peer = await coordinator(members)

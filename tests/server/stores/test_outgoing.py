@@ -83,7 +83,7 @@ def test_items_go_in_order_and_so_many_in_a_request() -> None:
     run(work())
 
 
-def test_what_comes_while_a_request_waits_is_in_the_next_one() -> None:
+def test_items_that_come_while_a_request_waits_is_in_the_next_one() -> None:
     async def work() -> None:
         sender = Sender()
         sender.go_on.clear()
@@ -130,7 +130,7 @@ def test_an_idle_queue_ends_with_its_connection_and_the_next_item_begins_another
     run(work())
 
 
-def test_what_is_not_delivered_when_the_broker_stops_is_reported_as_lost() -> None:
+def test_items_that_are_not_delivered_when_the_broker_stops_are_reported_as_lost() -> None:
     async def work() -> None:
         sender = Sender()
         sender.put("a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final
 
 _LOWEST: Final = -(1 << 31)
@@ -17,6 +18,7 @@ def java_hash(text: str) -> int:
     return found - (found >> 31 << 32)
 
 
+@lru_cache(maxsize=256)  # few, as a name may have 32 KB
 def partition_for(name: str, partitions: int) -> int:
     """Return the partition of a group or transactional id.
 

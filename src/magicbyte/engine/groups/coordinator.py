@@ -1,38 +1,32 @@
-"""The group coordinator: requests and the time in, effects out. It has no socket, task, clock or log of its own.
+"""The group coordinator: requests about groups of the partitions of `__consumer_offsets` that this broker leads.
 
-Each request gets its `Reply`, immediately or in the effects of a later call. The caller performs `StoreRecords` effects
-of one partition in order, and calls `stored` in that order. Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229,
-KIP-345, KIP-394, KIP-447, KIP-496.
+Source: Kafka's GroupCoordinator (3.9), KIP-211, KIP-229, KIP-345, KIP-394, KIP-447, KIP-496.
 
-Invariants:
-1. Each request gets one `Reply`. `resign` and `close` answer the members that wait.
-2. Offsets count, and members get assignments, only when their record is stored.
-3. Work belongs to a term. A load or an append of an ended term installs nothing, and is answered as by a broker that
-   does not lead (`tests/engine/groups/test_moves.py`).
-4. A partition has groups in memory only in a term; while it is loaded, clients must wait.
-5. A deadline names its group and member. One whose group is gone does nothing.
+Invariants, besides those of every `Decider`:
+1. Offsets count, and members get assignments, only when their record is stored.
+2. A part of a long request is decided as if it were a request of its own. A failure of one part does not undo others.
+3. A deadline names its group and member. One whose group is gone does nothing.
 
-Calls are made one at a time, and none waits. A crash loses only what no record has: members join again, and a commit
-without an answer is repeated. `loading.py` reads the rest from the log. `tests/engine/groups/test_model.py` compares
-random histories with a model, and `tests/simulation/test_group_histories.py` whole clusters.
+After a crash members join again, and a commit without an answer is repeated. `loading.py` reads the rest from the log.
+`tests/engine/groups/test_model.py` compares random histories with a model, `tests/simulation/test_group_histories.py`
+whole clusters, and `tests/engine/groups/test_moves.py` has terms that end.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from magicbyte.engine.coordination.effects import Caller, Reply
-from magicbyte.engine.coordination.terms import LoadState
+from magicbyte.engine.coordination.decider import Work
+from magicbyte.engine.coordination.effects import Caller, Reply, Steps, Store
+from magicbyte.engine.coordination.parts import STEP_BYTES, in_parts, once_if_long
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups import offsets
-from magicbyte.engine.groups.classic.group import Group, refused_join, replacement_stored
+from magicbyte.engine.groups.classic.group import Group, GroupDeadline, refused_join, replacement_stored
 from magicbyte.engine.groups.classic.members import Member, weight_of
 from magicbyte.engine.groups.classic.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
-from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.effects import (
+    AfterStore,
     AnswerOffsetDelete,
     AnswerReplacement,
     AssignMembers,
@@ -40,7 +34,6 @@ from magicbyte.engine.groups.effects import (
     Effect,
     EndGroupDelete,
     EndTransaction,
-    StoreRecords,
 )
 from magicbyte.engine.groups.loading import LoadedPartition
 from magicbyte.engine.groups.records import GroupMetadataValue
@@ -67,48 +60,13 @@ OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 """The allowed operations on a group when there is no authorizer: read, delete, describe."""
 
 
-@dataclass(slots=True)
-class _Deletion:
-    """A DeleteGroups in progress. `waiting`: its groups whose records are being appended."""
-
-    caller: Caller
-    results: list[delete_groups.DeletableGroupResult]
-    waiting: int = 0
-
-
 class Coordinator(GroupTable):
     """Answer requests about the groups of a `GroupTable`. Times are in ms."""
 
-    def __init__(
-        self, config: GroupConfig, *, token: Callable[[], str], has_partition: Callable[[str, int], bool]
-    ) -> None:
-        super().__init__(config, token=token, has_partition=has_partition)
-        self._deletions: dict[int, _Deletion] = {}
-        self._numbers = itertools.count()
-
     # ---- partitions
 
-    def begin_loading(self, partition: int) -> int:
-        """Begin a term as the coordinator of a partition's groups, which wait until they are `loaded`.
-
-        Return the number of the term. Loads and appends of an earlier term no longer have an effect.
-        """
-        assert not self.terms.is_active(partition), "groups are loaded once in a term"
-        waiting = self.resign(partition)
-        assert not waiting, "no request waits for unknown groups"
-        return self.terms.begin(partition)
-
-    def load_failed(self, partition: int, term: int) -> None:
-        """Give up a partition whose log cannot be read, so that no outdated offsets are returned."""
-        self.terms.end_loading(partition, term, LoadState.FAILED)
-
-    def loaded(self, partition: int, term: int, content: LoadedPartition, now: Moment) -> None:
-        """Install the groups read from the log. Members get a whole session timeout for their next heartbeat.
-
-        A term that has ended, or was superseded by a later one, installs nothing.
-        """
-        if not self.terms.end_loading(partition, term, LoadState.ACTIVE):
-            return
+    def _install(self, _partition: int, content: LoadedPartition, now: Moment) -> Sequence[Effect]:
+        """Install the groups read from the log. Members get a whole session timeout for their next heartbeat."""
         # A group belongs to another partition than its log's if the number of partitions was changed.
         for group_id, places in content.offsets.items():
             if places and self.partition_of(group_id) in self.terms:
@@ -122,10 +80,10 @@ class Coordinator(GroupTable):
                 group.pending_offsets.update(pending)
                 for producer_id in {each for producers in pending.values() for each in producers}:
                     self.is_transacting(group, producer_id)
+        return []
 
-    def resign(self, partition: int) -> list[Effect]:
-        """End the term of a partition that another broker leads now; members get NOT_COORDINATOR."""
-        self.terms.pop(partition, None)
+    def _drop(self, partition: int) -> Sequence[Effect]:
+        """Forget the groups of a partition; members get NOT_COORDINATOR."""
         for key in [key for key in self.transacting if key[0] == partition]:
             del self.transacting[key]
         effects: list[Effect] = []
@@ -134,38 +92,30 @@ class Coordinator(GroupTable):
             effects += group.bury(ErrorCode.NOT_COORDINATOR)
         return effects
 
-    def close(self) -> list[Effect]:
+    def close(self) -> Sequence[Effect]:
         """Answer all waiting requests, because the broker stops. Later requests are refused."""
-        self.closed = True
+        super().close()
         return [each for group in self.groups.values() for each in group.dismiss(ErrorCode.NOT_COORDINATOR)]
 
     # ---- time
 
-    def next_ms(self) -> int | None:
-        """Return the latest time to call `due`; None if nothing is pending."""
-        return self.deadlines.next_ms()
-
-    def due(self, now: Moment) -> list[Effect]:
-        """Process deadlines: members expire, rebalances end."""
-        effects: list[Effect] = []
-        while (key := self.deadlines.pop(now.monotonic_ms)) is not None:
-            group = self.groups.get(key.group_id)
-            if group is None:
-                continue
-            match key.what:
-                case "session":
-                    effects += group.session_due(key.member_id, now)
-                case "pending":
-                    effects += group.pending_due(key.member_id, now)
-                case "join":
-                    effects += group.joins_due(now)
-                case "sync":
-                    effects += group.syncs_due(now)
-        return effects
+    def _deadline_reached(self, key: GroupDeadline, now: Moment) -> Sequence[Effect]:
+        """Process a deadline: a member expires, or a rebalance ends."""
+        group = self.groups.get(key.group_id)
+        if group is None:
+            return []
+        match key.what:
+            case "session":
+                return group.session_due(key.member_id, now)
+            case "pending":
+                return group.pending_due(key.member_id, now)
+            case "join":
+                return group.joins_due(now)
+        return group.syncs_due(now)
 
     # ---- members
 
-    def answer(self, caller: Caller, request: Message, now: Moment) -> list[Effect]:
+    def answer(self, caller: Caller, request: Message, now: Moment) -> Work[Effect]:
         """Answer any request of `ANSWERED`."""
         return ANSWERED[type(request)](self, caller, request, now)
 
@@ -221,38 +171,44 @@ class Coordinator(GroupTable):
             status = LOADING_REPLY.get(api, status)
         return status, None if status else self.groups.get(group_id)
 
-    def leave(self, caller: Caller, request: leave_group.LeaveGroupRequest, now: Moment) -> list[Effect]:
+    def leave(self, caller: Caller, request: leave_group.LeaveGroupRequest, now: Moment) -> Work[Effect]:
         """Answer a LeaveGroup: of one member, or of several from version 3 on."""
-        status, group = self._serving(request.group_id, "LeaveGroup")
-        if status:
-            return [Reply(caller, leave_group.LeaveGroupResponse(error_code=status))]
         one = [leave_group.MemberIdentity(member_id=request.member_id)]
-        effects, left = list[Effect](), list[leave_group.MemberResponse]()
-        for leaving in request.members if caller.version >= MANY_LEAVE else one:
-            code = ErrorCode.UNKNOWN_MEMBER_ID
-            if group is not None:
-                code, more = group.leave(leaving.member_id, leaving.group_instance_id, now)
-                effects += more
-            left.append(
-                leave_group.MemberResponse(
-                    member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=code
+        members, left = request.members if caller.version >= MANY_LEAVE else one, list[leave_group.MemberResponse]()
+        for some in in_parts(members):
+            status, group = self._serving(request.group_id, "LeaveGroup")
+            if status:
+                yield Reply(caller, leave_group.LeaveGroupResponse(error_code=status))
+                return
+            for leaving in some:
+                code = ErrorCode.UNKNOWN_MEMBER_ID
+                if group is not None:
+                    code, effects = group.leave(leaving.member_id, leaving.group_instance_id, now)
+                    yield from effects
+                left.append(
+                    leave_group.MemberResponse(
+                        member_id=leaving.member_id, group_instance_id=leaving.group_instance_id, error_code=code
+                    )
                 )
-            )
+            yield Steps(len(some))
         response = leave_group.LeaveGroupResponse(members=left)
         if caller.version < MANY_LEAVE:
             response = leave_group.LeaveGroupResponse(error_code=left[0].error_code)
-        return [Reply(caller, response), *effects]
+        yield Reply(caller, response)
 
     # ---- groups
 
-    def describe(self, caller: Caller, request: describe_groups.DescribeGroupsRequest, _now: Moment) -> list[Effect]:
+    def describe(self, caller: Caller, request: describe_groups.DescribeGroupsRequest, _now: Moment) -> Work[Effect]:
         """Answer a DescribeGroups."""
-        groups = [self._described(caller, each) for each in request.groups]
-        if request.include_authorized_operations:
-            for each in groups:
-                if not each.error_code:
-                    each.authorized_operations = OPERATIONS
-        return [Reply(caller, describe_groups.DescribeGroupsResponse(groups=groups))]
+        groups = list[describe_groups.DescribedGroup]()
+        for group_id in once_if_long(request.groups):
+            described = self._described(caller, group_id)
+            if request.include_authorized_operations and not described.error_code:
+                described.authorized_operations = OPERATIONS
+            groups.append(described)
+            size = sum(len(each.member_metadata) + len(each.member_assignment) for each in described.members)
+            yield Steps(1 + size // STEP_BYTES)
+        yield Reply(caller, describe_groups.DescribeGroupsResponse(groups=groups))
 
     def _described(self, caller: Caller, group_id: str) -> describe_groups.DescribedGroup:
         code, group = self.status(group_id, may_be_empty=True), self.groups.get(group_id)
@@ -284,32 +240,37 @@ class Coordinator(GroupTable):
             members=members,
         )
 
-    def list_all(self, caller: Caller, request: list_groups.ListGroupsRequest, _now: Moment) -> list[Effect]:
+    def list_all(self, caller: Caller, request: list_groups.ListGroupsRequest, _now: Moment) -> Work[Effect]:
         """Answer a ListGroups. States are compared without regard to case."""
         states = {group.lower() for group in request.states_filter}
         types = {group.lower() for group in request.types_filter}
-        groups = [
-            list_groups.ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type="classic",
-            )
-            for group in self.groups.values()
-            if (not states or group.state.value.lower() in states) and (not types or "classic" in types)
-        ]
+        groups = list[list_groups.ListedGroup]()
+        for some in in_parts(list(self.groups.values())):
+            groups += [
+                list_groups.ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type="classic",
+                )
+                for group in some
+                if (not states or group.state.value.lower() in states) and (not types or "classic" in types)
+            ]
+            yield Steps(len(some))
         code = ErrorCode.NONE
         if self.closed:
             code, groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-        elif any(group.state is LoadState.LOADING for group in self.terms.values()):
+        elif self.terms.are_loading:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return [Reply(caller, list_groups.ListGroupsResponse(error_code=code, groups=groups))]
+        yield Reply(caller, list_groups.ListGroupsResponse(error_code=code, groups=groups))
 
-    def delete(self, caller: Caller, request: delete_groups.DeleteGroupsRequest, _now: Moment) -> list[Effect]:
+    def delete(self, caller: Caller, request: delete_groups.DeleteGroupsRequest, _now: Moment) -> Work[Effect]:
         """Delete groups without members, and their offsets; answer when all deletions are stored."""
-        results = [delete_groups.DeletableGroupResult(group_id=each) for each in request.groups_names]
-        number, deletion = next(self._numbers), _Deletion(caller, results)
-        effects: list[Effect] = []
+        names = once_if_long(request.groups_names)
+        results = [delete_groups.DeletableGroupResult(group_id=each) for each in names]
+        number = self.gatherings.begin(
+            caller, results, lambda outcome: delete_groups.DeleteGroupsResponse(results=outcome)
+        )
         for result in results:
             group = self.groups.get(result.group_id)
             result.error_code = self.status(result.group_id, may_be_empty=True)
@@ -320,34 +281,29 @@ class Coordinator(GroupTable):
             elif not result.error_code and group is not None:
                 places = sorted(group.offsets.keys() | group.pending_offsets.keys())
                 stores = self.forget(group, places, EndGroupDelete(number, group.group_id), always=True)
-                deletion.waiting += len(stores)
-                effects += stores
-        if not deletion.waiting:
-            return [*effects, Reply(caller, delete_groups.DeleteGroupsResponse(results=results))]
-        self._deletions[number] = deletion
-        return effects
+                self.gatherings[number].waiting += len(stores)
+                yield from stores
+            yield Steps(1)
+        yield from self.gatherings.decided(number)
 
-    def _group_deleted(self, then: EndGroupDelete, code: ErrorCode) -> list[Effect]:
-        deletion = self._deletions[then.number]
-        for result in deletion.results:
+    def _group_deleted(self, then: EndGroupDelete, code: ErrorCode) -> Sequence[Effect]:
+        for result in self.gatherings[then.number].outcome:
             if result.group_id == then.group_id and not result.error_code:
                 result.error_code = OFFSETS_NOT_STORED.get(code, code)
-        deletion.waiting -= 1
-        if deletion.waiting:
-            return []
-        del self._deletions[then.number]
-        return [Reply(deletion.caller, delete_groups.DeleteGroupsResponse(results=deletion.results))]
+        return self.gatherings.stored(then.number)
 
-    def expire(self, date_ms: int) -> list[Effect]:
+    def expire(self, date_ms: int) -> Work[Effect]:
         """Delete expired offsets, and groups that have neither offsets nor members."""
-        effects: list[Effect] = []
-        for group in list(self.groups.values()):
-            expired = list(offsets.expired_offsets(group, date_ms))
-            if expired or group.is_idle:
-                effects += self.forget(group, expired)
-        return effects
+        for some in in_parts(list(self.groups.values())):
+            for group in some:
+                if self.groups.get(group.group_id) is not group:
+                    continue
+                expired = list(offsets.expired_offsets(group, date_ms))
+                if expired or group.is_idle:
+                    yield from self.forget(group, expired)
+            yield Steps(len(some))
 
-    def forget_topic(self, topic: str) -> list[Effect]:
+    def forget_topic(self, topic: str) -> Sequence[Effect]:
         """Delete all offsets of a topic that was deleted."""
         effects: list[Effect] = []
         for group in list(self.groups.values()):
@@ -359,17 +315,15 @@ class Coordinator(GroupTable):
 
     # ---- after appends
 
-    def stored(self, store: StoreRecords, code: ErrorCode, now: Moment) -> list[Effect]:
-        """Continue after a `StoreRecords` that ended with `code`; if its term has ended, as not the leader."""
-        if not self.terms.is_present(store.partition, store.term):
-            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    def _continue(self, store: Store[AfterStore | None], code: ErrorCode, now: Moment) -> Sequence[Effect]:
+        """Continue after an append."""
         match store.then:
             case CommitOffsets() as then:
-                return [offsets.committed(self, then, code)]
+                return offsets.committed(self, then, code)
             case EndTransaction() as then:
                 return offsets.ended(self, then, store.partition, code)
             case AnswerOffsetDelete() as then:
-                return [offsets.deleted(then, code)]
+                return offsets.deleted(self, then, code)
             case EndGroupDelete() as then:
                 return self._group_deleted(then, code)
             case AssignMembers() as then:
@@ -385,7 +339,7 @@ class Coordinator(GroupTable):
         return []
 
 
-ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Moment], list[Effect]]]] = {
+ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Moment], Work[Effect]]]] = {
     JoinGroupRequest: Coordinator.join,
     SyncGroupRequest: Coordinator.sync,
     heartbeat.HeartbeatRequest: Coordinator.heartbeat,

@@ -1,22 +1,29 @@
-"""The coordinator's inputs and effects as data: it answers nothing and writes nothing itself.
-
-Effects can be compared, logged and replayed. The continuation after an append is part of its `StoreRecords`, and
-`Coordinator.stored` performs it.
-"""
+"""The continuations after appends of the group coordinator, as data."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply
+from magicbyte.engine.coordination.effects import Caller, Reply, Store, Tell
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.records import GroupMetadataValue, OffsetCommitValue
+from magicbyte.engine.groups.records import OffsetCommitValue
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.records.encode import BatchHeader
 
 PartitionCode: TypeAlias = tuple[int, ErrorCode]
 TopicCodes: TypeAlias = tuple[str, tuple[PartitionCode, ...]]
+
+OFFSETS_HEADER: Final = BatchHeader(base_sequence=0)
+"""Of batches of offsets, as in Kafka's."""
+
+
+class GatheredPart(NamedTuple):
+    """A part of a long request, which several appends answer: the number of its `Gathering`, and its place."""
+
+    number: int
+    place: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,7 @@ class CommitOffsets:
 
     `codes`: by topic, the requested partitions with their errors; those without an error get that of the append.
     `producer_id`: of the transaction at whose end the offsets become valid; then the request was a TxnOffsetCommit.
+    `gathered`: the part of a long request; None: all of a request.
     """
 
     caller: Caller
@@ -32,19 +40,24 @@ class CommitOffsets:
     offsets: tuple[tuple[TopicPartition, OffsetCommitValue], ...]
     codes: tuple[TopicCodes, ...]
     producer_id: int | None = None
+    gathered: GatheredPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerOffsetDelete:
-    """Answer an OffsetDelete. `codes` as in `CommitOffsets`, but the append's error is that of the whole response."""
+    """Answer an OffsetDelete. `codes` as in `CommitOffsets`, but the append's error is that of the whole response.
+
+    `gathered`: the part of a long request; None: all of a request.
+    """
 
     caller: Caller
     codes: tuple[TopicCodes, ...]
+    gathered: GatheredPart | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EndGroupDelete:
-    """Record the outcome for one group of a DeleteGroups; the last one answers. `number` identifies the request."""
+    """Record the outcome for one group of a DeleteGroups; the last one answers. `number`: of its `Gathering`."""
 
     number: int
     group_id: str
@@ -87,36 +100,4 @@ AfterStore: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRecords:
-    """Append records to a partition of `__consumer_offsets`, as one set, and pass the outcome to `Coordinator.stored`.
-
-    Within one partition outcomes come in the order of the appends. `records` are pairs of a key and a value, None to
-    delete; a group's value is `encoded` at the append, because it may have megabytes. They are not appended after the
-    `term` in which they were decided: the partition may have had another leader since. `then` is the continuation.
-    `is_group`: the record is a group's, not its offsets'. `origin`: the producer whose transaction the offsets are part
-    of, or a marker, which is appended instead of records.
-    """
-
-    partition: int
-    term: int
-    records: tuple[tuple[bytes, bytes | GroupMetadataValue | None], ...]
-    then: AfterStore | None = None
-    is_group: bool = False
-    origin: Producer | Marker | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Report the outcome of a marker to its writer."""
-
-    ticket: Hashable
-    code: ErrorCode
-
-
-Effect: TypeAlias = Reply | StoreRecords | Tell
-
-
-def encoded(value: bytes | GroupMetadataValue | None) -> bytes | None:
-    """Return the encoded value of a record."""
-    return value.to_bytes() if isinstance(value, GroupMetadataValue) else value
+Effect: TypeAlias = Reply | Store[AfterStore | None] | Tell

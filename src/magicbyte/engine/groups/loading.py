@@ -4,21 +4,18 @@ Offsets committed in a transaction count from its marker on. A long log has few 
 all is read, and only the last ones are decoded. Source: Kafka's GroupMetadataManager (3.9).
 
 Invariants:
-1. The result depends on the records alone, in the order of offsets, not on how they are cut into pieces.
+1. Those of every `Replay`.
 2. Offsets of a transaction wait for its marker. COMMIT makes those count that no later commit has superseded, ABORT
    none.
-3. Records of unknown types are counted and left out. Damage raises CorruptRecordError: a partition with unknown groups
-   must not be served as if they were new.
+3. Records of unknown types are counted and left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import NamedTuple
 
-from magicbyte.engine.errors import CorruptRecordError
+from magicbyte.engine.coordination.replay import LogRecord, keyed_records
 from magicbyte.engine.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -30,12 +27,9 @@ from magicbyte.engine.groups.records import (
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import ControlType, marker_of
-from magicbyte.engine.records.decode import DecodeOptions, decode_rows
 from magicbyte.engine.records.entry import parse_entry
 from magicbyte.engine.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from magicbyte.engine.records.scan import BatchTable, scan
-
-_OPTIONS = DecodeOptions(headers=False)
 
 
 @dataclass(slots=True)
@@ -52,19 +46,12 @@ class LoadedPartition:
     passed_over: int = 0
 
 
-class _Record(NamedTuple):
-    """A record of the log: its offset and its value."""
-
-    offset: int
-    value: bytes | None
-
-
 class Loading:
     """Read the log of a partition, piece by piece."""
 
     def __init__(self) -> None:
-        self._last: dict[bytes, _Record] = {}
-        self._open: dict[int, dict[bytes, _Record]] = {}  # of open transactions, by producer
+        self._last: dict[bytes, LogRecord] = {}
+        self._open: dict[int, dict[bytes, LogRecord]] = {}  # of open transactions, by producer
 
     def read(self, data: memoryview) -> int:
         """Read the whole entries of `data`, which follow those read before.
@@ -74,7 +61,7 @@ class Loading:
         table = scan(data)
         for special, rows in groupby(range(len(table)), key=_specials(table).__contains__):
             if not special:
-                self._last.update(_records(table, rows))
+                self._last.update(keyed_records(table, rows))
                 continue
             for row in rows:
                 batch = RecordBatch(_entry(table, row))
@@ -82,7 +69,7 @@ class Loading:
                     batch.verify()
                     self._end(batch)
                 else:
-                    self._open.setdefault(batch.producer_id, {}).update(_records(table, [row]))
+                    self._open.setdefault(batch.producer_id, {}).update(keyed_records(table, [row]))
         if table.damage is not None:
             raise table.damage
         if not len(table):
@@ -130,16 +117,7 @@ def _entry(table: BatchTable, row: int) -> memoryview:
     return table.buffer[position : position + int(table.size[row])]
 
 
-def _records(table: BatchTable, rows: Iterable[int]) -> Iterator[tuple[bytes, _Record]]:
-    for columns in decode_rows(table, rows, _OPTIONS):
-        for record in columns:
-            if record.key is None:
-                place = (record.offset, record.offset)
-                raise CorruptRecordError("key", expected="one in every record", found="null").locate(offsets=place)
-            yield record.key, _Record(record.offset, record.value)
-
-
-def _take(content: LoadedPartition, records: dict[bytes, _Record]) -> None:
+def _take(content: LoadedPartition, records: dict[bytes, LogRecord]) -> None:
     """Decode records in the order of their offsets: keys of different versions may mean the same."""
     for raw, record in sorted(records.items(), key=lambda each: each[1].offset):
         key = decode_key(raw)

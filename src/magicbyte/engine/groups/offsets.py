@@ -7,22 +7,25 @@ stable offsets must retry.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply
+from magicbyte.engine.coordination.decider import Work
+from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply, Steps, Store, Tell
+from magicbyte.engine.coordination.parts import is_long, once_if_long, topic_parts
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.group import Group
 from magicbyte.engine.groups.classic.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
 from magicbyte.engine.groups.effects import (
+    OFFSETS_HEADER,
+    AfterStore,
     AnswerOffsetDelete,
     CommitOffsets,
     Effect,
     EndTransaction,
+    GatheredPart,
     PartitionCode,
-    StoreRecords,
-    Tell,
     TopicCodes,
 )
 from magicbyte.engine.groups.records import CONSUMER, OffsetCommitKey, OffsetCommitValue
@@ -47,25 +50,81 @@ C = TypeVar("C", offset_commit.OffsetCommitRequestPartition, TxnOffsetCommitRequ
 _Commit: TypeAlias = offset_commit.OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 
 
-def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommitRequest, now: Moment) -> list[Effect]:
+def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommitRequest, now: Moment) -> Work[Effect]:
     """Store offsets of a member, or of a client that assigns partitions itself; answer when they are stored.
 
     Version 0, which stores offsets in ZooKeeper, is not handled here.
     """
-    group = table.groups.get(request.group_id)
-    code = table.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
-    taken, topics = _taken(
-        table, ((each.name, each.partitions) for each in request.topics), code,
-        lambda each: _value(table, request, each, now),
-    )  # fmt: skip
+
+    def refusal() -> ErrorCode:
+        group = table.groups.get(request.group_id)
+        return table.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
+
+    topics = [(each.name, each.partitions) for each in request.topics]
+    return _commit(table, caller, request.group_id, topics, refusal, lambda each: _value(table, request, each, now))
+
+
+def _commit(
+    table: GroupTable,
+    caller: Caller,
+    group_id: str,
+    topics: Sequence[tuple[str, Sequence[C]]],
+    refusal: Callable[[], ErrorCode],
+    value: Callable[[C], OffsetCommitValue],
+    producer: Producer | None = None,
+) -> Work[Effect]:
+    """Store offsets: of most requests as one set, as Kafka does; of long ones as several, of which none is too large.
+
+    `refusal` returns why no offset of the request is stored now. `producer`: of the offsets' transaction.
+    """
+    if is_long(topics):
+        return _commit_in_parts(table, caller, group_id, topics, refusal, value, producer)
+    taken, codes = _taken(table, topics, refusal(), value)
     if not taken:
-        return [Reply(caller, _commit_answer(topics, ErrorCode.NONE))]
-    group = table.group_of(request.group_id)
-    then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics))
-    return [StoreRecords(group.partition, group.term, _offset_records(group.group_id, taken), then)]
+        return [Reply(caller, _commit_answer(codes, producer))]
+    return [_commit_store(table, caller, group_id, taken, codes, producer)]
 
 
-def committed(table: GroupTable, then: CommitOffsets, code: ErrorCode) -> Reply:
+def _commit_in_parts(
+    table: GroupTable,
+    caller: Caller,
+    group_id: str,
+    topics: Sequence[tuple[str, Sequence[C]]],
+    refusal: Callable[[], ErrorCode],
+    value: Callable[[C], OffsetCommitValue],
+    producer: Producer | None,
+) -> Work[Effect]:
+    number = table.gatherings.begin(caller, [], lambda parts: _commit_answer(_joined(parts), producer))
+    gathering = table.gatherings[number]
+    for index, (some, size) in enumerate(topic_parts(topics)):
+        taken, codes = _taken(table, some, refusal(), value)
+        gathering.outcome.append(codes)
+        if taken:
+            gathering.waiting += 1
+            yield _commit_store(table, caller, group_id, taken, codes, producer, GatheredPart(number, index))
+        yield Steps(size)
+    yield from table.gatherings.decided(number)
+
+
+def _commit_store(
+    table: GroupTable,
+    caller: Caller,
+    group_id: str,
+    taken: Sequence[tuple[TopicPartition, OffsetCommitValue]],
+    codes: Sequence[TopicCodes],
+    producer: Producer | None,
+    gathered: GatheredPart | None = None,
+) -> Store[AfterStore | None]:
+    group, header, producer_id = table.group_of(group_id), OFFSETS_HEADER, None
+    if producer is not None:
+        group.unstable.update(place for place, _ in taken)
+        producer_id = producer.producer_id
+        header = header._replace(is_transactional=True, producer_id=producer_id, producer_epoch=producer.epoch)
+    then = CommitOffsets(caller, group_id, tuple(taken), tuple(codes), producer_id, gathered)
+    return Store(group.partition, group.term, _offset_records(group_id, taken), then, header)
+
+
+def committed(table: GroupTable, then: CommitOffsets, code: ErrorCode) -> Sequence[Effect]:
     """Apply the offsets that were appended, and answer; after a failed append nothing has changed."""
     group = table.groups.get(then.group_id)
     if group is not None and then.producer_id is not None:
@@ -81,9 +140,28 @@ def committed(table: GroupTable, then: CommitOffsets, code: ErrorCode) -> Reply:
                 pending = group.pending_offsets.setdefault(place, {})
                 pending.pop(then.producer_id, None)  # reinserted, because its order is that of its last record
                 pending[then.producer_id] = value
-    code = OFFSETS_NOT_STORED.get(code, code)
-    answer = _commit_answer if then.producer_id is None else _transactional_answer
-    return Reply(then.caller, answer(then.codes, code))
+    codes = _with_code(then.codes, OFFSETS_NOT_STORED.get(code, code))
+    if then.gathered is None:
+        return [Reply(then.caller, _commit_answer(codes, then.producer_id))]
+    table.gatherings[then.gathered.number].outcome[then.gathered.place] = codes
+    return table.gatherings.stored(then.gathered.number)
+
+
+def _with_code(codes: Iterable[TopicCodes], code: ErrorCode) -> list[TopicCodes]:
+    """Return codes with that of the append for the partitions that have no error of their own."""
+    return [(topic, tuple((index, refusal or code) for index, refusal in partitions)) for topic, partitions in codes]
+
+
+def _joined(parts: Iterable[Sequence[TopicCodes]]) -> list[TopicCodes]:
+    """Return the codes of all parts of a request; a topic that was divided is one again."""
+    joined = list[TopicCodes]()
+    for codes_of_part in parts:
+        for at, (topic, codes) in enumerate(codes_of_part):
+            if at == 0 and joined and joined[-1][0] == topic:
+                joined[-1] = (topic, joined[-1][1] + codes)
+            else:
+                joined.append((topic, codes))
+    return joined
 
 
 def _count(group: Group, partition: TopicPartition, value: OffsetCommitValue, before: int | None = None) -> None:
@@ -107,7 +185,7 @@ def end_transaction(table: GroupTable, ticket: Hashable, partition: int, marker:
     if table.closed or not table.terms.is_active(partition):
         return [Tell(ticket, ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     then = EndTransaction(ticket, marker.producer.producer_id, marker.commits)
-    return [StoreRecords(partition, table.terms[partition].number, (), then, origin=marker)]
+    return [Store(partition, table.terms[partition].number, (), then, marker=marker)]
 
 
 def ended(table: GroupTable, then: EndTransaction, partition: int, code: ErrorCode) -> list[Effect]:
@@ -128,21 +206,18 @@ def ended(table: GroupTable, then: EndTransaction, partition: int, code: ErrorCo
 
 def commit_in_transaction(
     table: GroupTable, caller: Caller, request: TxnOffsetCommitRequest, now: Moment
-) -> list[Effect]:
+) -> Work[Effect]:
     """Store offsets as part of a transaction; answer when they are stored. They count when it commits."""
-    group, code = table.groups.get(request.group_id), _known_in(caller.version, table.status(request.group_id))
-    code = code or _transactional_refusal(group, request)
-    taken, topics = _taken(
-        table, ((each.name, each.partitions) for each in request.topics), code,
-        lambda each: _made(table, each, now.date_ms),
-    )  # fmt: skip
-    if not taken:
-        return [Reply(caller, _transactional_answer(topics, ErrorCode.NONE))]
-    group = table.group_of(request.group_id)
-    group.unstable.update(place for place, _ in taken)
-    then = CommitOffsets(caller, group.group_id, tuple(taken), tuple(topics), request.producer_id)
-    origin = Producer(request.producer_id, request.producer_epoch)
-    return [StoreRecords(group.partition, group.term, _offset_records(group.group_id, taken), then, origin=origin)]
+
+    def refusal() -> ErrorCode:
+        code = _known_in(caller.version, table.status(request.group_id))
+        return code or _transactional_refusal(table.groups.get(request.group_id), request)
+
+    topics = [(each.name, each.partitions) for each in request.topics]
+    producer = Producer(request.producer_id, request.producer_epoch)
+    return _commit(
+        table, caller, request.group_id, topics, refusal, lambda each: _made(table, each, now.date_ms), producer
+    )
 
 
 def _transactional_refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
@@ -171,16 +246,22 @@ def refused_in_transaction(request: TxnOffsetCommitRequest, version: int, code: 
     topics = [
         (topic.name, tuple((each.partition_index, code) for each in topic.partitions)) for topic in request.topics
     ]
-    return _transactional_answer(topics, code)
+    return _transactional_answer(topics)
 
 
-def _transactional_answer(codes: Iterable[TopicCodes], code: ErrorCode) -> TxnOffsetCommitResponse:
+def _commit_answer(
+    codes: Iterable[TopicCodes], producer: Producer | int | None
+) -> offset_commit.OffsetCommitResponse | TxnOffsetCommitResponse:
+    """Return the response to an OffsetCommit, or to a TxnOffsetCommit if it is of a `producer`."""
+    return _plain_answer(codes) if producer is None else _transactional_answer(codes)
+
+
+def _transactional_answer(codes: Iterable[TopicCodes]) -> TxnOffsetCommitResponse:
     topics = [
         TxnOffsetCommitResponseTopic(
             name=topic,
             partitions=[
-                TxnOffsetCommitResponsePartition(partition_index=index, error_code=refusal or code)
-                for index, refusal in partitions
+                TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in partitions
             ],
         )
         for topic, partitions in codes
@@ -188,13 +269,13 @@ def _transactional_answer(codes: Iterable[TopicCodes], code: ErrorCode) -> TxnOf
     return TxnOffsetCommitResponse(topics=topics)
 
 
-def _commit_answer(codes: Iterable[TopicCodes], code: ErrorCode) -> offset_commit.OffsetCommitResponse:
+def _plain_answer(codes: Iterable[TopicCodes]) -> offset_commit.OffsetCommitResponse:
     topics = [
         offset_commit.OffsetCommitResponseTopic(
             name=topic,
             partitions=[
-                offset_commit.OffsetCommitResponsePartition(partition_index=index, error_code=refusal or code)
-                for index, refusal in partitions
+                offset_commit.OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                for index, code in partitions
             ],
         )
         for topic, partitions in codes
@@ -272,12 +353,15 @@ def _made(table: GroupTable, partition: _Commit, committed_ms: int) -> OffsetCom
     )
 
 
-def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now: Moment) -> list[Effect]:
+def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRequest, _now: Moment) -> Work[Effect]:
     """Return committed offsets: of one group, or of several from version 8 on. Version 0 is not handled here."""
     if caller.version >= OFFSET_FETCH_OF_GROUPS:
-        groups = [_fetched(table, caller, asked.group_id, asked.topics, request) for asked in request.groups]
-        return [Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))]
-    fetched = _fetched(table, caller, request.group_id, request.topics, request)
+        groups = list[offset_fetch.OffsetFetchResponseGroup]()
+        for each in once_if_long(request.groups, lambda group: group.group_id):
+            groups.append((yield from _fetched(table, caller, each.group_id, each.topics, request)))
+        yield Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))
+        return
+    fetched = yield from _fetched(table, caller, request.group_id, request.topics, request)
     topics = [
         offset_fetch.OffsetFetchResponseTopic(
             name=topic.name,
@@ -294,7 +378,7 @@ def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRe
         )
         for topic in fetched.topics
     ]
-    return [Reply(caller, offset_fetch.OffsetFetchResponse(topics=topics, error_code=fetched.error_code))]
+    yield Reply(caller, offset_fetch.OffsetFetchResponse(topics=topics, error_code=fetched.error_code))
 
 
 def _fetched(
@@ -303,72 +387,124 @@ def _fetched(
     group_id: str,
     topics: Iterable[offset_fetch.OffsetFetchRequestTopic | offset_fetch.OffsetFetchRequestTopics] | None,
     request: offset_fetch.OffsetFetchRequest,
-) -> offset_fetch.OffsetFetchResponseGroup:
-    status = table.status(group_id, may_be_empty=True)
-    group = None if status else table.groups.get(group_id)
-    if status and caller.version >= OFFSET_FETCH_WITH_CODE:
-        return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, error_code=status)
+) -> Generator[Steps, None, offset_fetch.OffsetFetchResponseGroup]:
+    """Return the offsets of a group. One that becomes unavailable meanwhile is answered as such."""
     if topics is None:
+        group = None if table.status(group_id, may_be_empty=True) else table.groups.get(group_id)
         wanted = [] if group is None else list(_by_topic(group.offsets).items())
     else:
         wanted = [(each.name, list(each.partition_indexes)) for each in topics]
-    answer = [
-        offset_fetch.OffsetFetchResponseTopics(
-            name=topic,
-            partitions=[
+    answer = list[offset_fetch.OffsetFetchResponseTopics]()
+    for some, size in topic_parts(wanted):
+        status = table.status(group_id, may_be_empty=True)
+        if status and caller.version >= OFFSET_FETCH_WITH_CODE:
+            return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, error_code=status)
+        group = None if status else table.groups.get(group_id)
+        for at, (topic, which) in enumerate(some):
+            partitions = [
                 _fetched_partition(group, TopicPartition(topic, each), request.require_stable, status) for each in which
-            ],
-        )
-        for topic, which in wanted
-    ]
+            ]
+            if at == 0 and answer and answer[-1].name == topic:  # it was divided
+                answer[-1].partitions.extend(partitions)
+            else:
+                answer.append(offset_fetch.OffsetFetchResponseTopics(name=topic, partitions=partitions))
+        yield Steps(1 + size)
     return offset_fetch.OffsetFetchResponseGroup(group_id=group_id, topics=answer)
 
 
 def delete_offsets(
     table: GroupTable, caller: Caller, request: offset_delete.OffsetDeleteRequest, _now: Moment
-) -> list[Effect]:
+) -> Work[Effect]:
     """Answer an OffsetDelete. Offsets of topics to which the group is subscribed are kept."""
-    group = table.groups.get(request.group_id)
-    code = table.status(request.group_id)
+    topics = [(each.name, [partition.partition_index for partition in each.partitions]) for each in request.topics]
+    if not is_long(topics):
+        code, places, codes = _deletable(table, request.group_id, topics)
+        group = table.groups.get(request.group_id)
+        if code or group is None:
+            return [Reply(caller, offset_delete.OffsetDeleteResponse(error_code=code))]
+        then = AnswerOffsetDelete(caller, codes)
+        return [*table.forget(group, places, then)] or deleted(table, then, ErrorCode.NONE)
+    return _delete_in_parts(table, caller, request.group_id, topics)
+
+
+def _delete_in_parts(
+    table: GroupTable, caller: Caller, group_id: str, topics: Sequence[tuple[str, Sequence[int]]]
+) -> Work[Effect]:
+    number = table.gatherings.begin(caller, _Deletion(), _deletion_answer)
+    gathering = table.gatherings[number]
+    for index, (some, size) in enumerate(topic_parts(topics)):
+        code, places, codes = _deletable(table, group_id, some)
+        gathering.outcome.parts.append(codes)
+        gathering.outcome.code = gathering.outcome.code or code
+        if not code:
+            then = AnswerOffsetDelete(caller, codes, GatheredPart(number, index))
+            stores = table.forget(table.groups[group_id], places, then)
+            gathering.waiting += len(stores)
+            yield from stores
+        yield Steps(size)
+    yield from table.gatherings.decided(number)
+
+
+def _deletable(
+    table: GroupTable, group_id: str, topics: Iterable[tuple[str, Sequence[int]]]
+) -> tuple[ErrorCode, list[TopicPartition], tuple[TopicCodes, ...]]:
+    """Return why a group's offsets cannot be deleted; the places of those that can, and the code of every partition."""
+    group = table.groups.get(group_id)
+    code = table.status(group_id)
     subscribed: set[str] | None = set()
     if not code and group is None:
         code = ErrorCode.GROUP_ID_NOT_FOUND
     elif not code and group is not None and group.state is not GroupState.EMPTY:
         code = ErrorCode.NONE if group.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
         subscribed = subscribed_topics(group)
+    places, answers = list[TopicPartition](), list[TopicCodes]()
     if code or group is None:
-        return [Reply(caller, offset_delete.OffsetDeleteResponse(error_code=code))]
-    places, topics = list[TopicPartition](), list[TopicCodes]()
-    for topic in request.topics:
+        return code, places, ()
+    for topic, partitions in topics:
         codes = list[PartitionCode]()
-        for each in topic.partitions:
-            partition, refusal = TopicPartition(topic.name, each.partition_index), ErrorCode.NONE
+        for index in partitions:
+            partition, refusal = TopicPartition(topic, index), ErrorCode.NONE
             if not table.has_partition(*partition):
                 refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif subscribed is None or topic.name in subscribed:
+            elif subscribed is None or topic in subscribed:
                 refusal = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             elif partition in group.offsets or partition in group.pending_offsets:
                 places.append(partition)
-            codes.append((each.partition_index, refusal))
-        topics.append((topic.name, tuple(codes)))
-    then = AnswerOffsetDelete(caller, tuple(topics))
-    return [*table.forget(group, places, then)] or [deleted(then, ErrorCode.NONE)]
+            codes.append((index, refusal))
+        answers.append((topic, tuple(codes)))
+    return ErrorCode.NONE, places, tuple(answers)
 
 
-def deleted(then: AnswerOffsetDelete, code: ErrorCode) -> Reply:
+def deleted(table: GroupTable, then: AnswerOffsetDelete, code: ErrorCode) -> Sequence[Effect]:
     """Answer an OffsetDelete after the append of its tombstones."""
+    code = OFFSETS_NOT_STORED.get(code, code)
+    if then.gathered is None:
+        return [Reply(then.caller, _deletion_answer(_Deletion([then.codes], code)))]
+    outcome = table.gatherings[then.gathered.number].outcome
+    outcome.code = outcome.code or code
+    return table.gatherings.stored(then.gathered.number)
+
+
+@dataclass(slots=True)
+class _Deletion:
+    """The outcome of an OffsetDelete so far: the codes of its parts, and the error of the whole."""
+
+    parts: list[tuple[TopicCodes, ...]] = field(default_factory=list)
+    code: ErrorCode = ErrorCode.NONE
+
+
+def _deletion_answer(deletion: _Deletion) -> offset_delete.OffsetDeleteResponse:
     topics = [
         offset_delete.OffsetDeleteResponseTopic(
             name=topic,
             partitions=[
-                offset_delete.OffsetDeleteResponsePartition(partition_index=index, error_code=refusal)
-                for index, refusal in partitions
+                offset_delete.OffsetDeleteResponsePartition(partition_index=index, error_code=code)
+                for index, code in partitions
             ],
         )
-        for topic, partitions in then.codes
+        for topic, partitions in _joined(deletion.parts)
     ]
-    error_code = OFFSETS_NOT_STORED.get(code, code)
-    return Reply(then.caller, offset_delete.OffsetDeleteResponse(error_code=error_code, topics=topics))
+    return offset_delete.OffsetDeleteResponse(error_code=deletion.code, topics=topics)
 
 
 def _offset_records(

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from magicbyte.engine.coordination.deadlines import Deadlines
-from magicbyte.engine.coordination.partitioning import partition_for
-from magicbyte.engine.coordination.terms import CoordinatorTerms
+from magicbyte.engine.coordination.decider import Decider
+from magicbyte.engine.coordination.effects import Store
+from magicbyte.engine.coordination.gathering import Gatherings
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.group import Group, GroupDeadline
 from magicbyte.engine.groups.classic.usage import Usage
 from magicbyte.engine.groups.config import GroupConfig
-from magicbyte.engine.groups.effects import AfterStore, StoreRecords
+from magicbyte.engine.groups.effects import OFFSETS_HEADER, AfterStore, Effect
+from magicbyte.engine.groups.loading import LoadedPartition
 from magicbyte.engine.groups.records import GroupMetadataKey, OffsetCommitKey
 from magicbyte.engine.ports import TopicPartition
 
 
-class GroupTable:
+class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
     """All groups of the partitions that this broker leads.
 
     `token` returns a unique text for member ids. `has_partition` tells whether a topic has a partition: offsets of
@@ -29,11 +30,10 @@ class GroupTable:
     def __init__(
         self, config: GroupConfig, *, token: Callable[[], str], has_partition: Callable[[str, int], bool]
     ) -> None:
+        super().__init__(config.offsets_partitions)
         self.config = config
         self.groups: dict[str, Group] = {}
-        self.terms = CoordinatorTerms()
-        self.deadlines = Deadlines[GroupDeadline]()
-        self.closed = False
+        self.gatherings = Gatherings()
         self.has_partition = has_partition
         self.usage = Usage()
         # by partition and producer: the groups with pending offsets
@@ -59,13 +59,7 @@ class GroupTable:
         """
         if not group_id and not may_be_empty:
             return ErrorCode.INVALID_GROUP_ID
-        if self.closed:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self.terms.refusal(self.partition_of(group_id))
-
-    def partition_of(self, group_id: str) -> int:
-        """Return the partition of `__consumer_offsets` that stores a group."""
-        return partition_for(group_id, self.config.offsets_partitions)
+        return super().status(group_id)
 
     def forget(
         self,
@@ -74,7 +68,7 @@ class GroupTable:
         then: AfterStore | None = None,
         *,
         always: bool = False,
-    ) -> list[StoreRecords]:
+    ) -> list[Store[AfterStore | None]]:
         """Delete offsets of a group, and the group itself if it is idle then, or `always`.
 
         Return the effect that stores this, with `then` as its continuation; nothing if there is nothing to store.
@@ -89,7 +83,7 @@ class GroupTable:
             del self.groups[group.group_id]
             if group.generation:  # otherwise it was never stored
                 records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
-        return [StoreRecords(group.partition, group.term, tuple(records), then)] if records else []
+        return [Store(group.partition, group.term, tuple(records), then, OFFSETS_HEADER)] if records else []
 
     def is_transacting(self, group: Group, producer_id: int) -> None:
         """Record that a group has offsets committed in a producer's transaction."""

@@ -19,7 +19,6 @@ class TransactionConfig:
     transaction_version: int = 0
 
     state_partitions: int = 50
-    offsets_partitions: int = 50
     max_timeout_ms: int = 15 * 60_000
     id_expiration_ms: int = 7 * DAY_MS
     check_interval_ms: int = 10_000

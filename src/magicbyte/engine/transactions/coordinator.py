@@ -1,10 +1,10 @@
-"""The transaction coordinator: requests and the time in, effects out. It has no socket, task, clock or log of its own.
+"""The transaction coordinator: the transactional ids of the partitions of `__transaction_state` that this broker leads.
 
-Each state of a transactional id is stored before it takes effect. Each request gets its `Reply`, immediately or in the
-effects of a later call. Protocol 1 (KIP-98, KIP-360, KIP-447), and protocol 2 (KIP-890), in which each transaction has
-an epoch. Source: Kafka's TransactionCoordinator and TransactionStateManager (3.9, 4.3).
+Each state of a transactional id is stored before it takes effect. Protocol 1 (KIP-98, KIP-360, KIP-447), and protocol 2
+(KIP-890), in which each transaction has an epoch. Source: Kafka's TransactionCoordinator and TransactionStateManager
+(3.9, 4.3).
 
-Invariants:
+Invariants, besides those of every `Decider`:
 1. `Transaction.value` is the last stored state, and `pending` the one that is being stored. An id has one pending state
    at a time; meanwhile requests that would change it get CONCURRENT_TRANSACTIONS. Exception: in protocol 1 a fence
    counts at once.
@@ -12,28 +12,27 @@ Invariants:
 3. Markers are sent when the decision (PREPARE_COMMIT, PREPARE_ABORT) is stored, and it cannot change. The end is stored
    when every partition has acknowledged its marker, cannot hold one, or is deleted.
 4. The epoch of a producer id never falls. A new producer id follows its last epoch.
-5. Work of an ended term changes nothing. Markers carry the leader epoch of the term, so that a leader of a partition
-   refuses those of an earlier coordinator.
+5. Markers carry the leader epoch of the term, so that a leader of a partition refuses those of an earlier coordinator.
+   The outcome of a marker of an ended term changes nothing.
 
-Calls are made one at a time, and none waits. After a crash `loaded` continues from the last stored state: an ONGOING
-transaction has the rest of its timeout; of a PREPARE one all markers are sent again, which leaders accept twice.
-`tests/engine/transactions/test_coordinator.py` has 1 to 5 and the loads, `tests/simulation/test_transaction_bugs.py`
-plants mistakes in most of them.
+After a crash `loaded` continues from the last stored state: an ONGOING transaction has the rest of its timeout; of a
+PREPARE one all markers are sent again, which leaders accept twice. `tests/engine/transactions/test_coordinator.py` has
+1 to 5 and the loads, `tests/simulation/test_transaction_bugs.py` plants mistakes in most of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from magicbyte.engine.coordination.deadlines import Deadlines
-from magicbyte.engine.coordination.effects import Caller, Reply
+from magicbyte.engine.coordination.decider import Decider
+from magicbyte.engine.coordination.effects import Caller, Reply, Store
 from magicbyte.engine.coordination.partitioning import partition_for
-from magicbyte.engine.coordination.terms import CoordinatorTerms, LoadState
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2
+from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from magicbyte.engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
@@ -41,7 +40,7 @@ from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRe
 from magicbyte.engine.sentinels import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from magicbyte.engine.transactions.answers import answer, not_added, partition_codes, places_of, transactions_of
 from magicbyte.engine.transactions.config import TransactionConfig
-from magicbyte.engine.transactions.effects import Answer, Effect, Forget, SendMarkers, Store, TransactionChange
+from magicbyte.engine.transactions.effects import AfterStore, Answer, Effect, Forget, SendMarkers, TransactionChange
 from magicbyte.engine.transactions.records import STATES, TransactionKey, TransactionState, TransactionValue
 from magicbyte.engine.transactions.rules import (
     COMPLETION,
@@ -60,10 +59,11 @@ _OF_ITS_PAIR = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED
 _PREPARED = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
 
 
-class Coordinator:
-    """All transactional ids of the partitions of `__transaction_state` that this broker leads. Times are in ms.
+class Coordinator(Decider[Effect, str, Mapping[str, TransactionValue]]):
+    """Answer requests about transactional ids. Times are in ms.
 
     `new_producer_id` returns a unique producer id. `has_partition` tells whether a topic has a partition.
+    `offsets_partitions` returns the number of partitions of `__consumer_offsets`.
     """
 
     def __init__(
@@ -72,84 +72,49 @@ class Coordinator:
         *,
         new_producer_id: Callable[[], int],
         has_partition: Callable[[str, int], bool],
+        offsets_partitions: Callable[[], int],
     ) -> None:
+        super().__init__(config.state_partitions)
         self.config = config
         self.transactions: dict[str, Transaction] = {}
-        self.terms = CoordinatorTerms()
-        self.deadlines = Deadlines[str]()
-        self.closed = False
-        self._new_producer_id = new_producer_id
-        self._has_partition = has_partition
-        self._epochs: dict[int, int] = {}  # leader epoch by partition; part of each marker
+        self._new_producer_id, self._has_partition = new_producer_id, has_partition
+        self._offsets_partitions = offsets_partitions
 
     # ---- partitions
 
-    def begin_loading(self, partition: int, leader_epoch: int) -> int:
-        """Begin a term as the coordinator of a partition's ids; return its number."""
-        self.resign(partition)
-        self._epochs[partition] = leader_epoch
-        return self.terms.begin(partition)
-
-    def continue_term(self, partition: int, leader_epoch: int) -> None:
-        """Record that a partition is led in a later epoch, without another leader in between."""
-        self._epochs[partition] = leader_epoch
-
-    def close(self) -> None:
-        """Refuse all further requests: the broker stops."""
-        self.closed = True
-
-    def load_failed(self, partition: int, term: int) -> None:
-        """Give up a partition whose log cannot be read, so that its ids do not seem new."""
-        self.terms.end_loading(partition, term, LoadState.FAILED)
-
-    def loaded(self, partition: int, term: int, found: Mapping[str, TransactionValue], now: Moment) -> list[Effect]:
+    def _install(self, partition: int, content: Mapping[str, TransactionValue], now: Moment) -> Sequence[Effect]:
         """Install the state read from the log, and complete decided transactions: all markers are sent again."""
-        if not self.terms.end_loading(partition, term, LoadState.ACTIVE):
-            return []
+        term = self.terms[partition].number
         effects: list[Effect] = []
-        for transactional_id, value in found.items():
+        for transactional_id, value in content.items():
             each = Transaction(transactional_id, partition, term, value)
             self.transactions[transactional_id] = each
             effects += self._settled(each, now)
         return effects
 
-    def resign(self, partition: int) -> None:
-        """End the term of a partition that another broker leads now: its pending work is void."""
-        self.terms.pop(partition, None)
-        self._epochs.pop(partition, None)
+    def _drop(self, partition: int) -> Sequence[Effect]:
+        """Forget the ids of a partition; requests wait only for appends."""
         for each in [each for each in self.transactions.values() if each.partition == partition]:
             del self.transactions[each.transactional_id]
             self.deadlines.cancel(each.transactional_id)
+        return []
 
     def status(self, transactional_id: str) -> ErrorCode:
         """Return why this coordinator does not serve an id, or NONE."""
-        if not transactional_id:
-            return ErrorCode.INVALID_REQUEST
-        if self.closed:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self.terms.refusal(self._partition_of(transactional_id))
-
-    def _partition_of(self, transactional_id: str) -> int:
-        return partition_for(transactional_id, self.config.state_partitions)
+        return super().status(transactional_id) if transactional_id else ErrorCode.INVALID_REQUEST
 
     # ---- time
 
-    def next_ms(self) -> int | None:
-        """Return the latest time to call `due`; None if nothing is pending."""
-        return self.deadlines.next_ms()
-
-    def due(self, now: Moment) -> list[Effect]:
-        """Process deadlines: abort transactions that timed out, and retry ends that could not be stored."""
-        effects: list[Effect] = []
-        while (key := self.deadlines.pop(now.monotonic_ms)) is not None:
-            transaction = self.transactions[key]
-            if transaction.state in COMPLETION:
-                effects.append(self._complete(transaction))
-            elif transaction.pending is not None:
-                self._try_later(transaction, now)
-            elif transaction.state is TransactionState.ONGOING:
-                effects += self._fence(transaction, None, now)
-        return effects
+    def _deadline_reached(self, key: str, now: Moment) -> Sequence[Effect]:
+        """Abort a transaction that timed out, or retry an end that could not be stored."""
+        transaction = self.transactions[key]
+        if transaction.state in COMPLETION:
+            return [self._complete(transaction)]
+        if transaction.pending is not None:
+            self._try_later(transaction, now)
+        elif transaction.state is TransactionState.ONGOING:
+            return self._fence(transaction, None, now)
+        return []
 
     def _try_later(self, transaction: Transaction, now: Moment) -> None:
         self.deadlines.set(transaction.transactional_id, now.monotonic_ms + self.config.check_interval_ms)
@@ -167,8 +132,8 @@ class Coordinator:
                 partition,
                 together[0].term,
                 tuple((TransactionKey(each.transactional_id).to_bytes(), None) for each in together),
-                self.config.check_interval_ms,
                 Forget(tuple(each.transactional_id for each in together)),
+                timeout_ms=self.config.check_interval_ms,
             )
             for partition, old in expired.items()
             for at in range(0, len(old), _FORGOTTEN_TOGETHER)
@@ -176,6 +141,18 @@ class Coordinator:
         ]
 
     # ---- requests
+
+    def answer(self, caller: Caller, request: Message, now: Moment) -> Sequence[Effect]:
+        """Answer one of the four requests of producers and brokers."""
+        match request:
+            case InitProducerIdRequest():
+                return self.init_producer(caller, request, now)
+            case AddPartitionsToTxnRequest():
+                return self.add_partitions(caller, request, now)
+            case AddOffsetsToTxnRequest():
+                return self.add_offsets(caller, request, now)
+        assert isinstance(request, EndTxnRequest), "the handlers know which there are"
+        return self.end(caller, request, now)
 
     def init_producer(self, caller: Caller, request: InitProducerIdRequest, now: Moment) -> list[Effect]:
         """Answer an InitProducerId with a transactional id, possibly later: its new epoch fences older producers."""
@@ -212,7 +189,7 @@ class Coordinator:
             start_timestamp=-1,
             client_transaction_version=0,
         )
-        partition = self._partition_of(transactional_id)
+        partition = self.partition_of(transactional_id)
         found = Transaction(transactional_id, partition, self.terms[partition].number, value)
         self.transactions[transactional_id] = found
         return found
@@ -266,7 +243,7 @@ class Coordinator:
 
     def add_offsets(self, caller: Caller, request: AddOffsetsToTxnRequest, now: Moment) -> list[Effect]:
         """Answer an AddOffsetsToTxn, possibly later: adds the partition of a group's offsets to the transaction."""
-        place = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, self.config.offsets_partitions))
+        place = TopicPartition(OFFSETS_TOPIC, partition_for(request.group_id, self._offsets_partitions()))
         who = (request.producer_id, request.producer_epoch)
         return self._add(Answer(caller, request), request.transactional_id, who, {place}, now, 0)
 
@@ -335,7 +312,9 @@ class Coordinator:
 
     # ---- changes
 
-    def _change(self, transaction: Transaction, value: TransactionValue, last_epoch: int, then: Answer | None) -> Store:
+    def _change(
+        self, transaction: Transaction, value: TransactionValue, last_epoch: int, then: Answer | None
+    ) -> Store[AfterStore]:
         """Return the append of a value that takes effect once it is stored.
 
         In version 1, as in Kafka, the previous producer id is the current one, usually the same.
@@ -351,8 +330,8 @@ class Coordinator:
             transaction.partition,
             transaction.term,
             ((TransactionKey(transaction.transactional_id).to_bytes(), value.to_bytes()),),
-            value.timeout_ms,
             TransactionChange(transaction.transactional_id, value, last_epoch, then),
+            timeout_ms=value.timeout_ms,
         )
 
     def _fence(self, transaction: Transaction, then: Answer | None, now: Moment) -> list[Effect]:
@@ -371,11 +350,10 @@ class Coordinator:
         value = transaction.prepared(TransactionState.PREPARE_ABORT, now.date_ms)
         return [self._change(transaction, value, NO_EPOCH, then)]
 
-    def stored(self, store: Store, code: ErrorCode, now: Moment) -> list[Effect]:
+    def _continue(self, store: Store[AfterStore], code: ErrorCode, now: Moment) -> Sequence[Effect]:
         """Continue after an append. One of an ended term changes nothing, and is answered NOT_COORDINATOR."""
         code = NOT_STORED.get(code, code)
         if not self.terms.is_present(store.partition, store.term):
-            code = ErrorCode.NOT_COORDINATOR
             return _answers(store, code)
         if isinstance(store.then, Forget):
             for each in store.then.transactional_ids:
@@ -424,7 +402,7 @@ class Coordinator:
             transaction.term,
             transaction.value.producer_id,
             transaction.value.producer_epoch,
-            self._epochs[transaction.partition],
+            self.terms[transaction.partition].leader_epoch,
             transaction.state is TransactionState.PREPARE_COMMIT,
             places,
         )
@@ -443,7 +421,7 @@ class Coordinator:
         transaction.unmarked.remove(partition)
         return [] if transaction.unmarked else [self._complete(transaction)]
 
-    def _complete(self, transaction: Transaction) -> Store:
+    def _complete(self, transaction: Transaction) -> Store[AfterStore]:
         """Store that all markers are written. Kafka's timestamp for it is that of the decision."""
         value, last_epoch = transaction.completed(COMPLETION[transaction.state])
         return self._change(transaction, value, last_epoch, None)
@@ -467,7 +445,7 @@ def _may_be_of(transaction: Transaction, producer_id: int, epoch: int) -> bool:
     return producer_id == value.previous_producer_id and epoch >= LAST_EPOCH
 
 
-def _answers(store: Store, code: ErrorCode) -> list[Effect]:
+def _answers(store: Store[AfterStore], code: ErrorCode) -> list[Effect]:
     """Return the response to the request that waits for an append."""
     if isinstance(store.then, Forget) or (then := store.then.answer) is None:
         return []

@@ -1,13 +1,10 @@
-"""The transaction coordinator's effects as data: it writes nothing and sends nothing itself.
-
-The continuation after an append is part of its `Store`, and `Coordinator.stored` performs it.
-"""
+"""The continuations after appends of the transaction coordinator, and the markers that it sends, as data."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from magicbyte.engine.coordination.effects import Caller, Reply
+from magicbyte.engine.coordination.effects import Caller, Reply, Store
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.transactions.records import TransactionValue
@@ -36,20 +33,6 @@ class Forget(NamedTuple):
     transactional_ids: tuple[str, ...]
 
 
-class Store(NamedTuple):
-    """Append records to a partition of `__transaction_state` with acks=all, and report the outcome.
-
-    Within one partition outcomes come in the order of the appends, each record of an id in a batch of its own. They are
-    not appended after the `term` in which they were decided. The append may take `timeout_ms`.
-    """
-
-    partition: int
-    term: int
-    records: tuple[tuple[bytes, bytes | None], ...]
-    timeout_ms: int
-    then: TransactionChange | Forget
-
-
 class SendMarkers(NamedTuple):
     """Write a marker into each of `partitions`, by their leaders, and pass each outcome to `Coordinator.marked`.
 
@@ -67,4 +50,5 @@ class SendMarkers(NamedTuple):
     again: bool = False
 
 
-Effect: TypeAlias = Reply | Store | SendMarkers
+AfterStore: TypeAlias = TransactionChange | Forget
+Effect: TypeAlias = Reply | Store[AfterStore] | SendMarkers

@@ -1,18 +1,16 @@
 """Load the transactional ids of a partition of `__transaction_state`: the last record of each counts.
 
-Invariants: the result depends on the records alone, not on how they are cut into pieces. An id is in it with its last
-state, or the load fails: damage and values of unknown versions or states raise CorruptRecordError.
+Invariants, besides those of every `Replay`: an id is in the result with its last state, or the load fails. Values of
+unknown versions or states raise CorruptRecordError.
 """
 
 from __future__ import annotations
 
+from magicbyte.engine.coordination.replay import keyed_records
 from magicbyte.engine.errors import CorruptRecordError
-from magicbyte.engine.records.decode import DecodeOptions, decode_rows
 from magicbyte.engine.records.scan import scan
 from magicbyte.engine.transactions.records import TransactionKey, TransactionValue, decode_key, decode_value
 from magicbyte.engine.transactions.rules import STORED
-
-_OPTIONS = DecodeOptions(headers=False)
 
 
 class Loading:
@@ -31,13 +29,8 @@ class Loading:
         Return the last offset, -1 if there are none. Raises CorruptRecordError.
         """
         table, last = scan(data), -1
-        for columns in decode_rows(table, range(len(table)), _OPTIONS):
-            for record in columns:
-                last = record.offset
-                if record.key is None:
-                    place = (record.offset, record.offset)
-                    raise CorruptRecordError("key", expected="one in every record", found="null").locate(offsets=place)
-                self._last[record.key] = record.value
+        for key, record in keyed_records(table, range(len(table))):
+            self._last[key], last = record.value, record.offset
         if table.damage is not None:
             raise table.damage
         return last

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from magicbyte.engine.coordination.terms import LoadState
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.messages import describe_transactions, list_transactions
 from magicbyte.engine.transactions.coordinator import Coordinator
@@ -39,7 +38,7 @@ def list_all(
     """List all ids that match every filter of the request. An unknown state is no error: the response lists it."""
     if coordinator.closed:
         return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if any(transaction.state is LoadState.LOADING for transaction in coordinator.terms.values()):
+    if coordinator.terms.are_loading:
         return list_transactions.ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     states = {_BY_LABEL[transaction] for transaction in request.state_filters if transaction in _BY_LABEL}
     ids, duration_ms = set(request.producer_id_filters), request.duration_filter

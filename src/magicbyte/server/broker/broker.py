@@ -302,7 +302,14 @@ class Broker:
             )
             peers = ClusterPeers(self.cache, membership, self.links)
         self.appends = Appends(runtime, self.replicas)
-        services = CoordinatorServices(runtime, topics, self.logs, self.replicas, self.appends, membership is None)
+        services = CoordinatorServices(
+            runtime,
+            topics,
+            self.logs,
+            self.replicas,
+            self.appends,
+            (lambda topic: enumerate(topic.leader_epochs)) if membership is None else (lambda _topic: ()),
+        )
         self.coordinators = Coordinators(services, self.producer_ids.next, peers)
 
     def _all_parts(self, background: Background) -> BrokerParts:

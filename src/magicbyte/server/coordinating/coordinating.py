@@ -1,29 +1,32 @@
-"""The broker side of a coordinator: the partitions of its topic, its timer, and its log.
+"""The service side of a coordinator: the partitions of its topic, its requests, its timer, and its log.
 
-This is the common part of groups (`groups.py`) and transactional ids (`transactions.py`). Decisions are made in the
-rooms `groups/` and `transactions/`.
+It is the same for all. The decisions of a coordinator are in its `Decider` (`engine/coordination/`), the properties of
+its topic in its `CoordinatorKind`.
 
 Invariants:
 1. A partition is served only in a term: from `elected`, after its log was loaded, to `resigned`. Orders of an earlier
    leader epoch are ignored.
 2. A load and an append belong to the term in which they began, and have no effect in another one.
 3. Effects are performed at once, in order, on the event loop; the decider is called only there, so nothing is locked.
+   Long work lets others run at its `Steps`, where all its effects until then are performed.
 4. A log is loaded with `logs_lock` shared: no segment is replaced while it is read. Loads run one after the other.
 
 A log that cannot be read fails its term: its content is unknown, and must not seem empty. A lack of descriptors is
-retried. `test_group_moves.py`, `test_transaction_moves.py` and `test_transaction_stores.py` have these.
+retried. `test_kit.py`, `test_group_moves.py`, `test_transaction_moves.py` and `test_transaction_stores.py` have these.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from magicbyte.engine.coordination.effects import Caller
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.coordination.decider import Decider, Work
+from magicbyte.engine.coordination.effects import Caller, Reply, Steps, Store, Tell
+from magicbyte.engine.coordination.replay import Replay
 from magicbyte.engine.errors import (
     CoordinatorNotAvailableError,
     CorruptRecordError,
@@ -36,17 +39,15 @@ from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.records.encode import Format
-from magicbyte.server.coordinating.coordinator_log import CoordinatorLog, S, StoreRules
-from magicbyte.server.partitions.partition import NO_EPOCH
+from magicbyte.server.coordinating.coordinator_log import CoordinatorLog, StoreRules
 from magicbyte.server.serving.metrics import now_ns
+from magicbyte.server.serving.turns import Turns
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from magicbyte.engine.coordination.terms import CoordinatorTerms
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
-    from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.serving.request import Request
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.stores.topic_table import ServedTopic, TopicTable
@@ -56,126 +57,82 @@ log = logger(__name__)
 READ_BYTES: Final = 4 << 20  # of a partition's log per read, when it is loaded
 _LOAD_AGAIN_S: Final = 1.0  # before a log is read again that lacked descriptors
 
-E = TypeVar("E")
-L = TypeVar("L")
+C = TypeVar("C")
+D = TypeVar("D", bound="Decider[Any, Any, Any]")
 T = TypeVar("T")
-S_contra = TypeVar("S_contra", contravariant=True)
-E_co = TypeVar("E_co", covariant=True)
-
-
-class Decider(Protocol[S_contra, E_co]):
-    """A sans-IO coordinator."""
-
-    terms: CoordinatorTerms
-    closed: bool
-
-    def load_failed(self, partition: int, term: int) -> None:
-        """Give up a partition whose log cannot be read."""
-
-    def next_ms(self) -> int | None:
-        """Return the latest time to call `due`."""
-
-    def due(self, now: Moment) -> Sequence[E_co]:
-        """Process deadlines."""
-
-    def stored(self, store: S_contra, code: ErrorCode, now: Moment) -> Sequence[E_co]:
-        """Continue after an append."""
 
 
 class CoordinatorTopic(NamedTuple):
-    """The parameters for creating the topic. `replication_factor`: in a cluster."""
+    """The parameters for creating the topic."""
 
     partitions: int
     replication_factor: int
     settings: dict[str, str | None]
 
 
-class Coordinating(ABC, Generic[S, E, L]):
-    """A coordinator for the partitions of `topic` that a broker leads, on its event loop.
+class CoordinatorKind(NamedTuple, Generic[C]):
+    """The topic and the log of a coordinator.
 
-    A partition is added by `elected` and removed by `resigned`. Its log is loaded in the background, one after the
-    other; until then requests get COORDINATOR_LOAD_IN_PROGRESS. `decider` is the sans-IO coordinator; `what` names its
-    content in messages.
+    `content` is a name of its content, for messages. `plan` returns the parameters for creating the topic. `replay`
+    reads a partition's log. `timeout_ms`: the time to wait for the in-sync replicas of an append that has none of its
+    own. `is_joined`: whether the batches of several effects may be appended as one set. `awaits_commit`: whether an
+    elected partition is loaded only when all its records are on its in-sync replicas.
     """
 
-    topic: ClassVar[str]
-    what: ClassVar[str]
-    is_joined: ClassVar[bool]
-    """Whether records of several effects may be appended as one set."""
-    awaits_commit: ClassVar[bool] = False
-    """Whether requests are answered only when all records of an elected partition are on its in-sync replicas."""
+    topic: str
+    content: str
+    plan: Callable[[], CoordinatorTopic]
+    replay: Callable[[], Replay[C]]
+    timeout_ms: int
+    expiry_interval_ms: int
+    codec: Codec = Codec.NONE
+    is_joined: bool = False
+    awaits_commit: bool = False
 
-    def __init__(self, services: CoordinatorServices, decider: Decider[S, E], expiry_interval_ms: int) -> None:
-        self._runtime, self._topics, self._logs, self._replicas, self._appends, self._is_alone = services
-        self._decider = decider
+
+class Coordinating(Generic[D]):
+    """A coordinator for the partitions of its topic that a broker leads, on its event loop.
+
+    A partition is added by `elected` and removed by `resigned`. Its log is loaded in the background, one after the
+    other; until then requests get COORDINATOR_LOAD_IN_PROGRESS. `coordinator` decides. `performs` has a function for
+    each kind of effect of its own, by class.
+    """
+
+    def __init__(
+        self,
+        services: CoordinatorServices,
+        kind: CoordinatorKind[Any],
+        coordinator: D,
+        performs: Mapping[type[Any], Callable[[Any], None]] | None = None,
+    ) -> None:
+        self._runtime, self._topics, self._logs = services.runtime, services.topics, services.logs
+        self._replicas, self._led_at_once = services.replicas, services.led_at_once
+        self.kind, self.coordinator, self._performs = kind, coordinator, performs or {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self.log = CoordinatorLog(
-            (self.topic, self.what),
-            (self._runtime, self._topics, self._replicas, self._appends),
+            (kind.topic, kind.content),
+            (services.runtime, services.topics, services.replicas, services.appends),
             StoreRules(
-                self._encoding,
-                self._timeout_ms,
-                lambda store: self._decider.terms.is_present(store.partition, store.term),
+                kind.codec,
+                kind.timeout_ms,
+                lambda store: self.coordinator.terms.is_present(store.partition, store.term),
                 self._stored,
             ),
-            is_joined=self.is_joined,
+            is_joined=kind.is_joined,
         )
-        self._leader_epochs: dict[int, int] = {}  # by partition, the latest one known
         self._to_load: dict[int, int] = {}  # terms by partition
         self._loader: asyncio.Task[None] | None = None
-        topic = self._topics.get(self.topic)
-        if topic is not None and self._is_alone:
-            self._elect_alone(topic)
-        self._runtime.spawn(self._expire(expiry_interval_ms))
-
-    # ---- implemented by each coordinator
-
-    @abstractmethod
-    def _begin(self, partition: int, leader_epoch: int, partitions: int) -> int:
-        """Begin a term of a partition, one of `partitions`; return its number."""
-
-    def _go_on(self, partition: int, leader_epoch: int) -> None:
-        """Record that a partition which is led already is led in a later epoch."""
-
-    @abstractmethod
-    def _end(self, partition: int) -> None:
-        """End the term of a partition."""
-
-    @abstractmethod
-    def _expire_now(self) -> Sequence[E]:
-        """Return the effects of expired items."""
-
-    @staticmethod
-    @abstractmethod
-    def _read(each: PartitionLog | None) -> L:
-        """Load a partition's log, None: one without records. Raises CorruptRecordError."""
-
-    @abstractmethod
-    def _loaded(self, partition: int, term: int, found: L) -> None:
-        """Install what was loaded from the log of a partition."""
-
-    @abstractmethod
-    def _encoding(self, store: S, target: Format, now_ms: int) -> tuple[int, Callable[[], memoryview]]:
-        """Return the approximate size of the records, and a function that encodes them. Raises AppendRefusedError."""
-
-    @abstractmethod
-    def _timeout_ms(self, store: S) -> int:
-        """Return the time to wait for the in-sync replicas."""
-
-    @abstractmethod
-    def _plan(self) -> CoordinatorTopic:
-        """Return the parameters for creating the topic."""
-
-    @abstractmethod
-    def perform(self, effects: Sequence[E]) -> None:
-        """Perform effects, and set the timer."""
+        topic = self._topics.get(kind.topic)
+        if topic is not None:
+            self._elect_at_once(topic)
+        self._runtime.spawn(self._expire(kind.expiry_interval_ms))
 
     # ---- partitions
 
-    def _elect_alone(self, topic: ServedTopic) -> None:
-        """Coordinate all partitions: there is no other broker."""
-        for partition, leader_epoch in enumerate(topic.leader_epochs):
+    def _elect_at_once(self, topic: ServedTopic) -> None:
+        """Coordinate the partitions that this broker leads without an order of a controller."""
+        for partition, leader_epoch in self._led_at_once(topic):
             self.elected(partition, leader_epoch)
 
     def elected(self, partition: int, leader_epoch: int) -> None:
@@ -184,28 +141,34 @@ class Coordinating(ABC, Generic[S, E, L]):
         It is loaded first, unless this broker has led it before without interruption. A resignation or a later epoch
         makes the load void.
         """
-        if self._is_stale(partition, leader_epoch):
+        decider, topic = self.coordinator, self.kind.topic
+        if decider.terms.is_stale(partition, leader_epoch):
             return
-        if self._decider.terms.is_active(partition):
-            self._go_on(partition, leader_epoch)
+        if decider.terms.is_active(partition):
+            decider.terms.continue_term(partition, leader_epoch)
             return
-        key = TopicPartition(self.topic, partition)
-        term = self._begin(partition, leader_epoch, self._topics.known(self.topic).partitions)
+        key = TopicPartition(topic, partition)
+        decider.partitions = self._topics.known(topic).partitions
+        term = decider.begin_loading(partition, leader_epoch)
         known = self._logs.logs.get(key)
         if key in self._logs.offline:  # its records are in the offline log
-            self._decider.load_failed(partition, term)
+            decider.load_failed(partition, term)
         elif known is None or not known.size:
-            self._loaded(partition, term, self._read(None))
-        elif self.awaits_commit and not self._is_alone and known.high_watermark < known.log_end_offset:
-            replica = self._replicas.partitions[self.topic, partition]
-            self._runtime.spawn(self._load_committed(replica, term, known.log_end_offset))
+            self._loaded(partition, term, self.kind.replay().finish())
+        elif self.kind.awaits_commit and known.high_watermark < known.log_end_offset:
+            self._runtime.spawn(self._load_committed(partition, term, known.log_end_offset))
         else:
             self._load_soon(partition, term)
 
-    async def _load_committed(self, replica: ServedPartition, term: int, end: int) -> None:
+    def _loaded(self, partition: int, term: int, content: object) -> None:
+        self.perform(self.coordinator.loaded(partition, term, content, Moment.of(self._runtime.clock)))
+
+    async def _load_committed(self, partition: int, term: int, end: int) -> None:
         """Load a partition when its records before `end` are committed. The end of the term ends this as well."""
-        partition, is_loading = replica.index, self._decider.terms.is_loading
-        await replica.until(lambda: replica.log.high_watermark >= end or not is_loading(partition, term))
+        is_loading = self.coordinator.terms.is_loading
+        replica = await self._replicas.known_partition(self.kind.topic, partition)
+        if replica is not None:  # otherwise it was deleted, and the term has ended
+            await replica.until(lambda: replica.log.high_watermark >= end or not is_loading(partition, term))
         if is_loading(partition, term):
             self._load_soon(partition, term)
 
@@ -219,64 +182,96 @@ class Coordinating(ABC, Generic[S, E, L]):
 
         Waiting requests get NOT_COORDINATOR, and pending appends are dropped.
         """
-        if not self._is_stale(partition, leader_epoch):
-            self._end(partition)
-
-    def _is_stale(self, partition: int, leader_epoch: int) -> bool:
-        """Return whether a later epoch is known; otherwise record this one."""
-        if leader_epoch < self._leader_epochs.get(partition, NO_EPOCH):
-            return True
-        self._leader_epochs[partition] = leader_epoch
-        return False
+        if not self.coordinator.terms.is_stale(partition, leader_epoch):
+            self.perform(self.coordinator.resign(partition))
 
     async def ensure_topic(self) -> ServedTopic:
         """Return the topic, created if needed. Raises as `Topics.create` does."""
         runtime, topics = self._runtime, self._topics
-        topic = topics.get(self.topic)
+        topic = topics.get(self.kind.topic)
         if topic is None:
             async with runtime.directory:
-                topic = topics.get(self.topic)
+                topic = topics.get(self.kind.topic)
                 if topic is None:
-                    topic = await runtime.writing.run(self._make_topic, self._plan())
-        if self._is_alone and not self._decider.terms:
-            self._elect_alone(topic)
+                    topic = await runtime.writing.run(self._make_topic, self.kind.plan())
+        if not self.coordinator.terms:
+            self._elect_at_once(topic)
         return topic
 
     def _make_topic(self, plan: CoordinatorTopic) -> ServedTopic:
-        topics = self._topics
-        if not self._is_alone:
-            with suppress(TopicExistsError):  # another broker created it, and the controller will announce it
-                topics.create(self.topic, *plan)
-            raise CoordinatorNotAvailableError(f"{self.topic} is being created")
-        topic = topics.create(self.topic, plan.partitions, 1, plan.settings)
-        # Logs are created on demand; the last one preserves the partition count if the tree is lost.
-        topics.log(self.topic, plan.partitions - 1)
+        topics, name = self._topics, self.kind.topic
+        with suppress(TopicExistsError):  # another broker created it, and the controller will announce it
+            topics.create(name, *plan)
+        topic = topics.get(name)
+        if topic is None:
+            raise CoordinatorNotAvailableError(f"{name} is being created")
+        if led := dict(self._led_at_once(topic)):
+            # Logs are created on demand; the last one preserves the partition count if the tree is lost.
+            topics.log(name, max(led))
         return topic
 
     def topic_deleted(self, topic: str) -> None:
         """Forget everything, if the deleted topic is the coordinator's own."""
-        if topic == self.topic:
-            self._leader_epochs.clear()  # a new topic's epochs start again
-            for partition in list(self._decider.terms):
-                self._end(partition)
+        if topic == self.kind.topic:
+            self.coordinator.terms.forget_epochs()
+            for partition in list(self.coordinator.terms):
+                self.perform(self.coordinator.resign(partition))
 
     # ---- requests and time
 
-    async def answered(self, request: Request[Any], decide: Callable[[Caller], Sequence[E]]) -> Message:
-        """Return the coordinator's response, once it is available."""
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        caller = Caller(answer, request.version, request.client_id or "", f"/{request.connection.host}")
-        self.perform(decide(caller))
+    async def ask(self, request: Request[Any]) -> Message:
+        """Return the coordinator's response to a request, once it is available."""
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        connection = request.connection
+        caller = Caller(answer, request.version, request.client_id or "", f"/{connection.host}")
+        work = self.coordinator.answer(caller, request.message, Moment.of(self._runtime.clock))
+        if isinstance(work, list):  # nearly always
+            self.perform(work)
+        else:
+            await self._perform_in_turns(work, request.turns)
         started = now_ns()
         try:
-            return await answer
+            reply = await answer
         finally:
-            request.connection.waited_ns += now_ns() - started
+            connection.waited_ns += now_ns() - started
+        if reply.steps:
+            await request.turns.take(reply.steps)
+        return reply.message
+
+    async def call(self, message: Message, version: int) -> Message:
+        """Return the coordinator's response to a request of this broker itself, once it is available."""
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        work = self.coordinator.answer(Caller(answer, version), message, Moment.of(self._runtime.clock))
+        await self._perform_in_turns(work, Turns())
+        return (await answer).message
+
+    async def _perform_in_turns(self, work: Work[Any], turns: Turns) -> None:
+        """Perform effects; others have a turn where the work is long."""
+        for effect in work:
+            if isinstance(effect, Steps):
+                await turns.take(effect.done)
+            else:
+                self.perform((effect,))
+        self.set_timer()
+
+    def perform(self, effects: Iterable[Any]) -> None:
+        """Perform effects, and set the timer."""
+        for effect in effects:
+            match effect:
+                case Reply(to=Caller(ticket=asyncio.Future() as answer)):
+                    set_result_if_pending(answer, effect)
+                case Store():
+                    self.log.store(effect)
+                case Tell(ticket=asyncio.Future() as answer, code=code):
+                    set_result_if_pending(answer, code)
+                case _:
+                    self._performs[type(effect)](effect)
+        self.set_timer()
 
     def set_timer(self) -> None:
         """Set the timer for the coordinator's next deadline."""
-        next_ms = self._decider.next_ms()
-        if next_ms == self._timer_ms or self._decider.closed:
+        next_ms = self.coordinator.next_ms()
+        if next_ms == self._timer_ms or self.coordinator.closed:
             return
         if self._timer is not None:
             self._timer.cancel()
@@ -292,10 +287,11 @@ class Coordinating(ABC, Generic[S, E, L]):
 
     def _due(self) -> None:
         self._timer = self._timer_ms = None
-        self.perform(self._decider.due(Moment.of(self._runtime.clock)))
+        self.perform(self.coordinator.due(Moment.of(self._runtime.clock)))
 
     def close(self) -> None:
-        """Stop the timer."""
+        """Answer waiting requests; later ones are refused."""
+        self.perform(self.coordinator.close())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -303,16 +299,12 @@ class Coordinating(ABC, Generic[S, E, L]):
     async def _expire(self, interval_ms: int) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            self.perform(self._expire_now())
+            await self._perform_in_turns(self.coordinator.expire(self._runtime.clock.now_ms()), Turns())
 
     # ---- the log
 
-    def store(self, store: S) -> None:
-        """Append after all pending appends to the same partition."""
-        self.log.store(store)
-
-    def _stored(self, store: S, code: ErrorCode) -> None:
-        self.perform(self._decider.stored(store, code, Moment.of(self._runtime.clock)))
+    def _stored(self, store: Store[Any], code: ErrorCode) -> None:
+        self.perform(self.coordinator.stored(store, code, Moment.of(self._runtime.clock)))
 
     async def _load_all(self) -> None:
         """Load the logs of pending partitions. One that cannot be read now is retried later."""
@@ -324,33 +316,39 @@ class Coordinating(ABC, Generic[S, E, L]):
                     await self._load(partition, term)
                 except OutOfDescriptorsError as error:  # transient, and not an error of the log
                     why = "%s-%d is read again later: %s"
-                    self._runtime.complaints.line(log, self.topic, "load", why, self.topic, partition, error)
+                    self._runtime.complaints.line(log, self.kind.topic, "load", why, self.kind.topic, partition, error)
                     self._to_load.setdefault(partition, term)
                     await asyncio.sleep(_LOAD_AGAIN_S)
         finally:
             self._loader = None
 
     async def _load(self, partition: int, term: int) -> None:
-        runtime, key = self._runtime, TopicPartition(self.topic, partition)
+        runtime, key = self._runtime, TopicPartition(self.kind.topic, partition)
         known = self._logs.logs.get(key)
-        if known is None or not self._decider.terms.is_loading(partition, term):
+        if known is None or not self.coordinator.terms.is_loading(partition, term):
             return  # it was resigned
         try:
             await runtime.logs_lock.acquire_shared()  # no segment is replaced while it is read
             try:
-                found = await runtime.reading.run(partial(self._read, known))
+                content = await runtime.reading.run(partial(self._read, known))
             finally:
                 runtime.logs_lock.release_shared()
-            self._loaded(partition, term, found)
+            self._loaded(partition, term, content)
         except OutOfDescriptorsError:
             raise
         except Exception as error:
             is_ours = not isinstance(error, CorruptRecordError | LogDirectoryError | OSError)
-            if self._decider.terms.is_loading(partition, term):
-                log.critical("%s cannot be read, its %s are not served: %s", key, self.what, error, exc_info=is_ours)
-                self._decider.load_failed(partition, term)
+            if self.coordinator.terms.is_loading(partition, term):
+                log.critical(
+                    "%s cannot be read, its %s are not served: %s", key, self.kind.content, error, exc_info=is_ours
+                )
+                self.coordinator.load_failed(partition, term)
             elif is_ours:
-                log.exception("%s: after the load of %s", key, self.what)
+                log.exception("%s: after the load of %s", key, self.kind.content)
+
+    def _read(self, partition: PartitionLog) -> object:
+        """Load a partition's log, in a thread. Raises CorruptRecordError."""
+        return read_log(self.kind.replay(), partition)
 
 
 def set_result_if_pending(answer: asyncio.Future[T], value: T) -> None:
@@ -365,26 +363,22 @@ def has_partition(topics: TopicTable, topic: str, partition: int) -> bool:
     return found is not None and 0 <= partition < found.partitions
 
 
-class LogLoader(Protocol):
-    """A loader of a log, piece by piece."""
-
-    def read(self, data: memoryview) -> int:
-        """Read whole entries; return their last offset."""
-
-
-def read_into(reader: LogLoader, each: PartitionLog) -> None:
-    """Feed a partition's log from its start to its end. Raises CorruptRecordError."""
-    offset = each.log_start_offset
-    while (part := each.read(offset, READ_BYTES)) is not None:
-        last = reader.read(memoryview(part.read()))
+def read_log(replay: Replay[C], partition: PartitionLog) -> C:
+    """Return the content of a partition's log. Raises CorruptRecordError."""
+    offset = partition.log_start_offset
+    while (part := partition.read(offset, READ_BYTES)) is not None:
+        last = replay.read(memoryview(part.read()))
         if last < offset:
             break
         offset = last + 1
+    return replay.finish()
 
 
-def own_topic(config: BrokerConfig, settings: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the settings of a compacted internal topic, which is never in the enriched format."""
+def own_topic(
+    config: BrokerConfig, partitions: int, replication_factor: int, settings: Mapping[str, str]
+) -> CoordinatorTopic:
+    """Return the parameters of a compacted internal topic, which is never in the enriched format."""
     found: dict[str, str | None] = {"cleanup.policy": "compact", **settings}
     if config.log_message_format_version is Format.ENRICHED:
         found["message.format.version"] = config.plain_format.value
-    return found
+    return CoordinatorTopic(partitions, config.internal_factor(replication_factor), found)

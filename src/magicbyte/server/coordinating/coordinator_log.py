@@ -18,15 +18,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from magicbyte.engine.codecs import Codec
+from magicbyte.engine.coordination.effects import Marker, Store, encoded, size_of
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode, MagicbyteError, NotLeaderError
 from magicbyte.engine.printable import logger
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.engine.records.layout import TimestampType
 from magicbyte.server.partitions.appends import Acknowledgement, NewSet
 
 if TYPE_CHECKING:
-    from magicbyte.engine.records.encode import Format
     from magicbyte.server.partitions.appends import Appends
     from magicbyte.server.partitions.replicas import Replicas
     from magicbyte.server.serving.runtime import Runtime
@@ -38,43 +44,28 @@ _TOGETHER: Final = 100  # effects per set
 _QUICK_BYTES: Final = 64 << 10  # of records that are encoded on the event loop
 
 
-class Stores(Protocol):
-    """A coordinator's request to append to a partition of its topic, decided in one of its terms."""
-
-    @property
-    def partition(self) -> int:
-        """The partition."""
-
-    @property
-    def term(self) -> int:
-        """The term."""
-
-
-S = TypeVar("S", bound=Stores)
-
-
-class StoreRules(NamedTuple, Generic[S]):
+class StoreRules(NamedTuple):
     """The treatment of one coordinator's effects.
 
-    `encoding` returns the approximate size of the records, and a function that encodes them. `timeout_ms`: the time to
-    wait for replicas. `is_present`: whether the term of the effect is current. `stored` gets the outcome.
+    `timeout_ms`: the time to wait for replicas, of effects without their own. `is_present`: whether the term of the
+    effect is current. `stored` gets the outcome.
     """
 
-    encoding: Callable[[S, Format, int], tuple[int, Callable[[], memoryview]]]
-    timeout_ms: Callable[[S], int]
-    is_present: Callable[[S], bool]
-    stored: Callable[[S, ErrorCode], None]
+    codec: Codec
+    timeout_ms: int
+    is_present: Callable[[Store[Any]], bool]
+    stored: Callable[[Store[Any], ErrorCode], None]
 
 
-class _Pending(NamedTuple, Generic[S]):
+class _Pending(NamedTuple):
     """An effect with the result of its append, and the deadline for its replication."""
 
-    store: S
+    store: Store[Any]
     appended: Acknowledgement | ErrorCode
     deadline_ms: int
 
 
-class CoordinatorLog(Generic[S]):
+class CoordinatorLog:
     """Append the effects of one coordinator to the partitions of its topic.
 
     `name`: the topic, and its content, for messages. `is_joined`: whether records of several effects may be appended as
@@ -85,17 +76,17 @@ class CoordinatorLog(Generic[S]):
         self,
         name: tuple[str, str],
         services: tuple[Runtime, Topics, Replicas, Appends],
-        rules: StoreRules[S],
+        rules: StoreRules,
         *,
         is_joined: bool,
     ) -> None:
         self._topic, self._what = name
         self._runtime, self._topics, self._replicas, self._appends = services
         self._rules, self._is_joined = rules, is_joined
-        self._stores: dict[int, deque[S]] = {}  # by partition, in the order of their appends
-        self._unacknowledged: dict[int, deque[_Pending[S]]] = {}  # appended, but possibly not replicated yet
+        self._stores: dict[int, deque[Store[Any]]] = {}  # by partition, in the order of their appends
+        self._unacknowledged: dict[int, deque[_Pending]] = {}  # appended, but possibly not replicated yet
 
-    def store(self, store: S) -> None:
+    def store(self, store: Store[Any]) -> None:
         """Append after all pending appends to the same partition."""
         waiting = self._stores.get(store.partition)
         if waiting is not None:
@@ -117,14 +108,17 @@ class CoordinatorLog(Generic[S]):
                 self._appended(
                     partition,
                     [
-                        _Pending(store, outcome, began_ms + self._rules.timeout_ms(store))
+                        _Pending(store, outcome, began_ms + self._timeout_ms(store))
                         for store, outcome in zip(stores, outcomes, strict=True)
                     ],
                 )
         finally:
             del self._stores[partition]
 
-    def _appended(self, partition: int, appended: Sequence[_Pending[S]]) -> None:
+    def _timeout_ms(self, store: Store[Any]) -> int:
+        return self._rules.timeout_ms if store.timeout_ms is None else store.timeout_ms
+
+    def _appended(self, partition: int, appended: Sequence[_Pending]) -> None:
         """Continue after appends, immediately if they are replicated and nothing before them is waiting."""
         waiting = self._unacknowledged.get(partition)
         if waiting is not None:
@@ -149,7 +143,7 @@ class CoordinatorLog(Generic[S]):
         finally:
             del self._unacknowledged[partition]
 
-    def _stored(self, store: S, code: ErrorCode) -> None:
+    def _stored(self, store: Store[Any], code: ErrorCode) -> None:
         """Continue after an append. A bug in that stops nothing else."""
         try:
             self._rules.stored(store, code)
@@ -168,7 +162,7 @@ class CoordinatorLog(Generic[S]):
         acknowledged = iter(codes)
         return [next(acknowledged) if isinstance(each, Acknowledgement) else each for each in appended]
 
-    async def _append(self, partition: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
+    async def _append(self, partition: int, stores: Sequence[Store[Any]]) -> list[Acknowledgement | ErrorCode]:
         """Append the records of effects as one set; return the acknowledgement of each, or its error."""
         try:
             return await self._append_together(partition, stores)
@@ -184,23 +178,23 @@ class CoordinatorLog(Generic[S]):
         self._complain(partition, why)
         return [code] * len(stores)
 
-    async def _append_together(self, index: int, stores: Sequence[S]) -> list[Acknowledgement | ErrorCode]:
+    async def _append_together(self, index: int, stores: Sequence[Store[Any]]) -> list[Acknowledgement | ErrorCode]:
         runtime = self._runtime
         partition = await self._replicas.opened(self._topic, index)
         await runtime.load_numpy()  # needed for encoding
         topic = self._topics.known(self._topic)
         rules, now_ms = topic.config.append, runtime.clock.now_ms()
-        sizes, encoders = zip(*(self._rules.encoding(each, rules.format, now_ms) for each in stores), strict=True)
-        encoded = (
-            [encode() for encode in encoders]
-            if sum(sizes) <= _QUICK_BYTES
-            else await runtime.writing.run(lambda: [encode() for encode in encoders])
-        )
+        if rules.format is not Format.V2 and any(each.marker or each.header.is_transactional for each in stores):
+            why = f"format {rules.format.value} has no transactions"
+            raise AppendRefusedError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, why)
+        encode = partial(_encoded_all, stores, rules.format, self._rules.codec, now_ms)
+        size = sum(len(key) + size_of(value) for each in stores for key, value in each.records)
+        sets = encode() if size <= _QUICK_BYTES else await runtime.writing.run(encode)
         is_present = [self._rules.is_present(each) for each in stores]
         if not any(is_present):
             raise NotLeaderError("the partition had another leader since the records were created")
-        sets = [each for each, is_wanted in zip(encoded, is_present, strict=True) if is_wanted]
-        records = sets[0] if len(sets) == 1 else memoryview(b"".join(sets))
+        wanted = [each for each, is_wanted in zip(sets, is_present, strict=True) if is_wanted]
+        records = wanted[0] if len(wanted) == 1 else memoryview(b"".join(wanted))
         least = partition.least_in_sync(topic.config.min_insync_replicas)
         appended = Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules)), least)
         return [appended if is_wanted else NotLeaderError.code for is_wanted in is_present]
@@ -208,6 +202,35 @@ class CoordinatorLog(Generic[S]):
     def _complain(self, partition: int, why: str) -> None:
         self._runtime.complaints.line(log, self._topic, self._what, "%s-%d: records of %s could not be stored: %s",
                                      self._topic, partition, self._what, why)  # fmt: skip
+
+
+def _encoded_all(stores: Sequence[Store[Any]], target: Format, codec: Codec, now_ms: int) -> list[memoryview]:
+    return [set_of(each, target, codec, now_ms) for each in stores]
+
+
+def set_of(store: Store[Any], target: Format, codec: Codec, now_ms: int) -> memoryview:
+    """Return the records of one effect as the set that a Kafka broker would append."""
+    if store.marker is not None:
+        return marker_set(store.marker, now_ms)
+    rows = [
+        Record(offset, now_ms, TimestampType.CREATE_TIME, key, encoded(value))
+        for offset, (key, value) in enumerate(store.records)
+    ]
+    return memoryview(encode_records(rows, target, codec, header=store.header))
+
+
+def marker_set(marker: Marker, now_ms: int) -> memoryview:
+    """Return a marker as a set for a leader's append."""
+    return memoryview(
+        build_marker(
+            ControlType.COMMIT if marker.commits else ControlType.ABORT,
+            base_offset=0,
+            timestamp=now_ms,
+            producer_id=marker.producer.producer_id,
+            producer_epoch=marker.producer.epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+    )
 
 
 def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode:

@@ -5,6 +5,7 @@ A separate module, because a start does not load the coordinators.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -12,15 +13,20 @@ if TYPE_CHECKING:
     from magicbyte.server.partitions.appends import Appends
     from magicbyte.server.partitions.replicas import Replicas
     from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.topic_table import ServedTopic
     from magicbyte.server.stores.topics import Topics
 
 
 class CoordinatorServices(NamedTuple):
-    """The parts of the broker that a coordinator uses. `is_alone`: the broker is a cluster by itself."""
+    """The parts of the broker that a coordinator uses.
+
+    `led_at_once` yields the partitions of a topic that this broker leads without an order of a controller, each with
+    its leader epoch.
+    """
 
     runtime: Runtime
     topics: Topics
     logs: LogDirectory
     replicas: Replicas
     appends: Appends
-    is_alone: bool
+    led_at_once: Callable[[ServedTopic], Iterable[tuple[int, int]]]

@@ -1,6 +1,7 @@
-"""The coordinators of a broker: of groups, and of transactions.
+"""The coordinators of a broker, by their topics: of groups, and of transactions.
 
-Each is created at its first use, so that a start does not wait for it.
+Each is created at its first use, so that a start does not wait for it. A further coordinator is a row of `_makers`, and
+a property for its handlers ([decision 0022](../../../../docs/decisions/0022-coordinators.md)).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.coordination.effects import Marker
     from magicbyte.engine.errors import ErrorCode
     from magicbyte.engine.groups.classic.rules import GroupState
+    from magicbyte.server.coordinating.coordinating import Coordinating
     from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
     from magicbyte.server.coordinating.groups import Groups
     from magicbyte.server.coordinating.markers import MarkerWriter
@@ -25,34 +27,52 @@ if TYPE_CHECKING:
 
 
 class Coordinators:
-    """Both coordinators, by their topics."""
+    """The coordinators, by their topics."""
 
     def __init__(
         self, services: CoordinatorServices, new_producer_id: Callable[[], int], peers: ClusterPeers | None
     ) -> None:
         """`peers`: the other brokers, None without a cluster."""
         self._services, self._new_producer_id, self._peers = services, new_producer_id, peers
-        self._groups: Groups | None = None
-        self._transactions: Transactions | None = None
+        self._makers: dict[str, Callable[[], Coordinating[Any]]] = {
+            OFFSETS_TOPIC: self._make_groups,
+            STATE_TOPIC: self._make_transactions,
+        }
+        self._made: dict[str, Any] = {}
         self._partition_checks: PartitionChecks | None = None
+
+    def of(self, topic: str) -> Coordinating[Any] | None:
+        """Return the coordinator whose topic this is, None for any other topic."""
+        made: Coordinating[Any] | None = self._made.get(topic)
+        if made is None and (make := self._makers.get(topic)) is not None:
+            made = self._made[topic] = make()
+        return made
 
     @property
     def groups(self) -> Groups:
         """The group coordinator."""
-        if self._groups is None:
-            from magicbyte.server.coordinating.groups import Groups
+        if OFFSETS_TOPIC not in self._made:
+            self.of(OFFSETS_TOPIC)
+        made: Groups = self._made[OFFSETS_TOPIC]
+        return made
 
-            self._groups = Groups(self._services)
-        return self._groups
+    def _make_groups(self) -> Groups:
+        from magicbyte.server.coordinating.groups import Groups
+
+        return Groups(self._services)
 
     @property
     def transactions(self) -> Transactions:
         """The transaction coordinator."""
-        if self._transactions is None:
-            from magicbyte.server.coordinating.transactions import Transactions
+        if STATE_TOPIC not in self._made:
+            self.of(STATE_TOPIC)
+        made: Transactions = self._made[STATE_TOPIC]
+        return made
 
-            self._transactions = Transactions(self._services, self._new_producer_id, self.marker_writer, self._peers)
-        return self._transactions
+    def _make_transactions(self) -> Transactions:
+        from magicbyte.server.coordinating.transactions import Transactions
+
+        return Transactions(self._services, self._new_producer_id, self.marker_writer, self._peers)
 
     @property
     def marker_writer(self) -> MarkerWriter:
@@ -76,39 +96,31 @@ class Coordinators:
             self._partition_checks = PartitionChecks(self._services.runtime, lambda: self.transactions, self._peers)
         return self._partition_checks
 
-    def of(self, topic: str) -> Groups | Transactions | None:
-        """Return the coordinator whose topic this is, None for any other topic."""
-        if topic == OFFSETS_TOPIC:
-            return self.groups
-        return self.transactions if topic == STATE_TOPIC else None
-
     def start(self) -> None:
         """Load existing state: sessions may have expired while the broker was down, and transactions must be
         completed.
         """
-        for topic in (OFFSETS_TOPIC, STATE_TOPIC):
+        for topic in self._makers:
             if self._services.topics.get(topic) is not None:
                 self.of(topic)
 
     def topic_deleted(self, topic: str) -> None:
         """Delete the state of a deleted topic."""
-        self.groups.topic_deleted(topic)
-        if topic == STATE_TOPIC:
-            self.transactions.topic_deleted(topic)
+        for coordinator in self._made.values():
+            coordinator.topic_deleted(topic)
 
     def clock_turned(self) -> None:
         """Reset the timers, after a test has advanced the clock."""
-        for each in (self._groups, self._transactions):
-            if each is not None:
-                each.clock_turned()
+        for coordinator in self._made.values():
+            coordinator.clock_turned()
 
     def close(self) -> None:
         """Answer waiting requests; later ones are refused."""
-        for each in (self._groups, self._transactions):
-            if each is not None:
-                each.close()
+        for coordinator in self._made.values():
+            coordinator.close()
 
     def group_states(self) -> Counter[GroupState]:
         """Return the number of groups in each state; none before the coordinator's first use."""
-        found = [] if self._groups is None else self._groups.coordinator.groups.values()
-        return Counter(each.state for each in found)
+        if OFFSETS_TOPIC not in self._made:
+            return Counter()
+        return Counter(group.state for group in self.groups.coordinator.groups.values())

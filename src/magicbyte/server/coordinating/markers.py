@@ -1,7 +1,21 @@
 """Write transaction markers into partitions: those that this broker leads, and those of other brokers.
 
-A marker is sent until it is written. It waits while its partition has no leader; for a deleted topic it is dropped.
 Source: Kafka's TransactionMarkerChannelManager and KafkaApis.
+
+Invariants:
+1. Each marker that is to be sent is reported once to `marked`: when its leader has answered, was not reached, or is not
+   needed because the partition is deleted. The coordinator sends it again unless it was written.
+2. A marker waits here while its partition has no leader. One of an ended term (`is_void`) is dropped, unreported: the
+   next coordinator sends it.
+3. A leader is asked for by the last UpdateMetadata. A wrong one answers with its error, and the marker is sent again.
+4. Of a broker's markers one request is on its way (`stores/outgoing.py`). Markers of one transaction may arrive in any
+   order, and twice; leaders refuse those of an earlier coordinator by its epoch.
+5. A marker of a partition of the offsets topic is appended by the group coordinator of the partition, with the offsets
+   of its transaction (`end_of_offsets`). So it counts for groups in the order of their log.
+6. A bug in one marker costs no other one. It is logged, and its marker is sent again.
+
+A crash loses what waits here: transactions without their end are loaded as prepared, and all markers are sent again.
+`test_transactions.py`, `test_transaction_stores.py` and `test_transaction_moves.py` have these.
 """
 
 from __future__ import annotations
@@ -21,7 +35,7 @@ from magicbyte.engine.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from magicbyte.engine.records.control import ControlType, build_marker
+from magicbyte.server.coordinating.coordinator_log import marker_set
 from magicbyte.server.metadata import layout
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.serving.turns import Turns
@@ -51,20 +65,6 @@ class _Entry(NamedTuple):
 
     sent: SendMarkers
     place: TopicPartition
-
-
-def marker_set(marker: Marker, now_ms: int) -> memoryview:
-    """Return a marker as a set for a leader's append."""
-    return memoryview(
-        build_marker(
-            ControlType.COMMIT if marker.commits else ControlType.ABORT,
-            base_offset=0,
-            timestamp=now_ms,
-            producer_id=marker.producer.producer_id,
-            producer_epoch=marker.producer.epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-        )
-    )
 
 
 class MarkerWriter(NamedTuple):

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
-from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode, MagicbyteError
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.append.producer_check import OPEN
@@ -142,7 +141,7 @@ async def offsets_refusal(services: VerificationServices, request: Request[TxnOf
     groups = services.coordinators.groups.coordinator
     if not _must_verify(services.runtime, joins=joins) or groups.status(message.group_id):
         return ErrorCode.NONE  # errors of the group are reported by the group coordinator
-    offsets_partition = TopicPartition(OFFSETS_TOPIC, partition_for(message.group_id, groups.config.offsets_partitions))
+    offsets_partition = TopicPartition(OFFSETS_TOPIC, groups.partition_of(message.group_id))
     try:
         partition = await services.replicas.opened(*offsets_partition)
     except MagicbyteError:

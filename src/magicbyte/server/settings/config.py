@@ -513,6 +513,10 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
         """The protocol version of the oldest broker that reads the metadata tree; None if no other broker reads it."""
         return self.inter_broker_protocol_version if self.is_in_cluster else None
 
+    def internal_factor(self, replication_factor: int) -> int:
+        """Return the replication factor of an internal topic, for which one is set: without a cluster 1."""
+        return replication_factor if self.is_in_cluster else 1
+
     @classmethod
     def parse(cls, properties: bytes, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
         """Parse the bytes of a server.properties, with `overrides` taking precedence. Raises as `__init__`."""

@@ -1,4 +1,4 @@
-"""What waits to be sent to other brokers: for each a queue, a connection and a task, which sends one request at a time.
+"""Queues of requests to other brokers: for each a queue, a connection and a task, which sends one request at a time.
 
 The queue decides which items go together, and may merge them (`PeerQueue`). The sender of items delivers them and
 reports their outcome (`deliver`). Everything is on the event loop.
@@ -8,7 +8,7 @@ Invariants:
 2. Each item that is put is delivered once, or reported as lost: after a bug in `deliver`, or when the broker stops.
 3. A bug costs the items of its request. The others are delivered.
 4. A queue that has been empty for long ends with its connection. It is seen empty and forgotten without a wait in
-   between, so no item is put into a queue that nobody serves.
+   between, so no item is put into a queue without a task.
 
 A request waits for the one before, also if that is slow. So each kind of item has its own `Outgoing`, with its own
 connections: markers wait for replicas, and must not hold up the verification of other transactions.

@@ -1,7 +1,27 @@
-"""One consumer group: its members, and the rebalances by which they agree on an assignment.
+"""One group of the classic protocol: its members, and the rebalances by which they agree on an assignment.
 
-Sans-IO: a request and the time in, effects out; later work is scheduled in `Deadlines`. The caller has made the checks
-that do not depend on the group. Source: Kafka's GroupCoordinator and GroupMetadata (3.9), the classic protocol.
+A request and the time in, effects out; later work is scheduled in `Deadlines`. The caller has made the checks that do
+not depend on the group. Source: Kafka's GroupCoordinator and GroupMetadata (3.9).
+
+Invariants:
+1. The state changes only along `rules.TRANSITIONS` (`_move`). A group that is DEAD is in no table, and stays so:
+   later outcomes of its appends do nothing.
+2. A member has at most one JoinGroup and one SyncGroup that wait (`joining`, `syncing`). A later one of the same member
+   answers the earlier one, and so do the removal of the member and the end of the group. So each request is answered.
+3. While members join, the state is PREPARING_REBALANCE, and its deadline is set. It ends with the next generation, in
+   which all members have joined, but static ones that may return.
+4. `leader` is a member of the group whenever there are members. `protocol` is one that all members of the generation
+   support.
+5. The assignment of a generation counts when its record is stored (`assignment_stored`), and only if generation and
+   leader are still those of the record. Until then members wait, and the state is COMPLETING_REBALANCE.
+6. A session deadline removes its member, except while a request of it waits: the response extends the session. A new
+   member is removed nevertheless: it has not heard of its membership, and may be gone.
+7. `usage` counts what is kept of members and of pending ids. Members are changed by the methods of `Members` alone.
+8. `pending` ids were given out, and are no members. A rebalance waits for them, until they join or their time is over.
+9. Offsets are here, and change only in `groups/offsets.py`.
+
+After a crash the record gives members and assignments; requests that waited are sent again. `test_coordinator.py`,
+`test_moves.py` and `test_model.py` in `tests/engine/groups` have 1 to 8.
 """
 
 from __future__ import annotations
@@ -12,13 +32,14 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from magicbyte.engine.coordination.deadlines import Deadlines
-from magicbyte.engine.coordination.effects import Caller, Reply
+from magicbyte.engine.coordination.effects import Caller, Reply, Store
+from magicbyte.engine.coordination.parts import STEP_BYTES
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.members import Member, Members, protocols_of
 from magicbyte.engine.groups.classic.rules import ALLOWED, GROUP_NOT_STORED, HEARTBEAT_REPLY, SYNC_REPLY, GroupState
 from magicbyte.engine.groups.classic.usage import Usage, weight
 from magicbyte.engine.groups.config import GroupConfig
-from magicbyte.engine.groups.effects import AfterStore, AnswerReplacement, AssignMembers, Effect, StoreRecords
+from magicbyte.engine.groups.effects import AfterStore, AnswerReplacement, AssignMembers, Effect
 from magicbyte.engine.groups.records import GroupMetadataKey, GroupMetadataValue, OffsetCommitValue
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -414,11 +435,11 @@ class Group:
         now: Moment,
         then: AfterStore | None = None,
         assignments: dict[str, bytes] | None = None,
-    ) -> StoreRecords:
+    ) -> Store[AfterStore | None]:
         """Return the effect that stores the group, with the given or the current assignments."""
         key, keeps = GroupMetadataKey(self.group_id), self.members or self.config.stored.keeps_empty_groups
         value = _stored_value(self, now.date_ms, assignments) if keeps else None
-        return StoreRecords(self.partition, self.term, ((key.to_bytes(), value),), then, is_group=True)
+        return Store(self.partition, self.term, ((key.to_bytes(), value),), then)
 
 
 def _stored_value(group: Group, date_ms: int, assignments: dict[str, bytes] | None) -> GroupMetadataValue:
@@ -449,7 +470,7 @@ def _joined(group: Group, caller: Caller, member: Member) -> Reply:
         member_id=member.member_id,
         members=group.members.for_leader(group.protocol) if member.member_id == group.leader else [],
     )
-    return Reply(caller, response)
+    return Reply(caller, response, sum(len(each.metadata) for each in response.members) // STEP_BYTES)
 
 
 def replacement_stored(group: Group, then: AnswerReplacement, code: ErrorCode) -> Reply:
@@ -457,14 +478,14 @@ def replacement_stored(group: Group, then: AnswerReplacement, code: ErrorCode) -
     member = group.members.get(then.member_id)
     if code or member is None:
         return refused_join(then.caller, "", code or ErrorCode.UNKNOWN_MEMBER_ID)
-    answer = _joined(group, then.caller, member)
-    response = answer.message
+    reply = _joined(group, then.caller, member)
+    response = reply.message
     assert isinstance(response, JoinGroupResponse)
     if then.caller.version >= SKIPS_ASSIGNMENT:
         response.skip_assignment = group.leader == then.member_id
     else:  # with the old leader's id it does not consider itself the leader, and assigns nothing
         response.leader, response.members = then.told_leader, []
-    return answer
+    return reply
 
 
 def _assigned(group: Group, caller: Caller, member: Member) -> Reply:
