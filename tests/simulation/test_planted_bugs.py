@@ -31,8 +31,8 @@ WITHIN = {
 """For bugs that few of all cuts can show: on which operations the cuts are spent. Else it is every fifth operation."""
 FIRST_SEEDS = {
     "a_snapshot_whose_crc_is_unchecked": 7,
-    "a_deleted_partition_whose_name_comes_back": 8,
-    "a_group_commit_that_answers_those_whose_records_were_cut_off": 2,
+    "a_deleted_partition_whose_name_comes_back": 4,
+    "a_group_commit_that_answers_those_whose_records_were_cut_off": 6,
     "a_truncation_that_leaves_the_recovery_point": 3,
     "a_truncation_that_deletes_segments_in_any_order": 6,
     "leftovers_of_half_a_swap_taken_for_whole": 6,
