@@ -246,7 +246,7 @@ async def counting(folder: Path) -> dict[str, float]:
     broker = Broker(BrokerConfig(settings))
     await broker.start()
     try:
-        broker.topics.create(TOPIC)
+        await broker.topics.create(TOPIC)
         handle = dispatch.Dispatcher(broker, ClientConnection("127.0.0.1", "peer", broker.config.listeners[0]))
         for count in (1, 100):
             for name, frame in frames_of(count):

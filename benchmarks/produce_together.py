@@ -66,7 +66,7 @@ async def compare(folder: Path, form: Format, codec: Codec) -> dict[str, Any]:
     await broker.start()
     found: dict[str, Any] = {"bytes": len(records)}
     try:
-        broker.topics.create(TOPIC)
+        await broker.topics.create(TOPIC)
         handle = broker.handler_of(ClientConnection("127.0.0.1", "peer", broker.config.listeners[0]))
         for count in COUNTS:
             frame, rounds = frame_of(records, count, version), {kind: list[float]() for kind in kinds}

@@ -25,7 +25,8 @@ from magicbyte.server.serving.dispatch import Dispatcher, Router
 from magicbyte.server.serving.entrance import EntranceServices, entrances
 from magicbyte.server.serving.runtime import Runtime
 from magicbyte.server.settings.config import BrokerConfig
-from magicbyte.server.stores.scram_users import credential_of, secret_of_decoys
+from magicbyte.server.stores.scram_users import credential_of
+from magicbyte.server.stores.znodes.clients import secret_of_decoys
 
 PASSWORD: Final = "wonderland"
 HANDSHAKE: Final = bytes.fromhex("0011000100000001000163")

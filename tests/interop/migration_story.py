@@ -37,7 +37,7 @@ from magicbyte.access.client.offsets import bounds
 from magicbyte.access.net.scrape import Scrape, scrape
 from magicbyte.engine.log.files.directory import LOG
 from magicbyte.engine.records.scan import scan
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 from magicbyte.tools.migration.sightings import is_fetcher
 from magicbyte.tools.migration.status import ClusterStep
 from ports import free_port

@@ -16,7 +16,7 @@ from typing import Any
 
 from interop import jvm, kafka_oracle
 from magicbyte.access.net.network import SocketNetwork
-from magicbyte.engine.cluster.brokers import BrokerEndpoint
+from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.errors import NetworkError
 from magicbyte.engine.protocol import Message, write_response
 from magicbyte.engine.protocol.framing import read_request
@@ -24,7 +24,6 @@ from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest
 from magicbyte.engine.releases import protocol_version, registration_version
 from magicbyte.engine.replication.state import PartitionState
 from magicbyte.server.apis.broker_routes import BROKER_ROUTES
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.serving.request import ClientConnection, Request
@@ -32,9 +31,10 @@ from magicbyte.server.serving.threads import SystemThreads
 from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.versions import versions_response
-from magicbyte.server.stores.cluster import found_cluster, register
 from magicbyte.server.stores.controller import ControllerService
 from magicbyte.server.stores.links import Links
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.cluster import OwnRegistration, found_cluster, register
 from ports import free_port
 from server.broker.controlled import ToldBroker
 from server.broker.serving import Clock
@@ -174,8 +174,9 @@ class Candidate:
         port = server.sockets[0].getsockname()[1]
         store = await LoopStore.open(self._session, threads.run, lambda event: self.service.session_event(event))
         endpoint = BrokerEndpoint("PLAINTEXT", "PLAINTEXT", kafka_oracle.LOOPBACK, port)
-        data = layout.dump_broker([endpoint], None, Clock().now_ms(), registration_version(self.protocol))
-        await register(store, self.id, data)
+        content = Registration((endpoint,), None)
+        own = OwnRegistration(content, Clock().now_ms(), registration_version(self.protocol))
+        await register(store, self.id, own)
         self.service = ControllerService(
             store,
             self.id,

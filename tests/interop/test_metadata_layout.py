@@ -10,8 +10,8 @@ from interop import jvm, kafka_oracle
 from interop.sweeps import cells
 from magicbyte.access.client import Client, admin
 from magicbyte.engine.cluster.brokers import BrokerEndpoint
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import TopicNode
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.layout import TopicNode
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

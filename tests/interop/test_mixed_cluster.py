@@ -19,9 +19,9 @@ from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.files.directory import LOG
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata import layout
 from magicbyte.server.partitions.partition import ServedPartition
 from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.znodes import layout
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -101,7 +101,7 @@ def test_a_broker_that_speaks_a_later_protocol_than_an_old_leader_knows(tmp_path
     async def work() -> None:
         async with mixed("0.9.0.1", "0.9.0", "0.9.0", tmp_path) as (cluster, ours):
             await until(ours.knows_both, "the real controller has told of both brokers")
-            ours.served.topics.create("t", None, None, assignments={0: [REAL, OURS]})
+            await ours.served.topics.create("t", None, None, assignments={0: [REAL, OURS]})
             await until(lambda: cluster.is_led("t", REAL, REAL, OURS), "the topic is there")
             await ours.served.stop()
             await until(lambda: cluster.is_led("t", REAL, REAL), "ours has left")
@@ -156,7 +156,7 @@ def test_leadership_and_the_controller_move_both_ways_and_replicas_stay_equal(
                 return all(ours.stored(index) == stored(real, index) for index in range(PARTITIONS))
 
             await until(ours.knows_both, "the real controller has told of both brokers")
-            ours.served.topics.create("t", PARTITIONS, 2)  # each leads one
+            await ours.served.topics.create("t", PARTITIONS, 2)  # each leads one
             await until(in_sync, "the topic is there")
             both = f"{cluster.bootstrap},{ours.bootstrap}"
             await produce(both, 0, Codec.NONE)

@@ -14,7 +14,7 @@ from magicbyte.access.client.produce import send
 from magicbyte.engine.protocol.messages.alter_partition import AlterPartitionRequest
 from magicbyte.engine.protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from magicbyte.engine.records.columns import Record
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 

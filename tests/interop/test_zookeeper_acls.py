@@ -33,8 +33,8 @@ from kazoo.exceptions import NoAuthError
 from interop import jvm, kafka_oracle
 from interop.secured import Stores
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
 from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.znodes.zookeeper_security import ZooKeeperSecurity
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 AUTHORIZER = ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:ANONYMOUS")

@@ -10,15 +10,15 @@ import pytest
 from interop import jvm, kafka_oracle
 from interop.sweeps import cells
 from magicbyte.access.client import Client
-from magicbyte.engine.cluster.brokers import BrokerEndpoint
+from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from magicbyte.engine.releases import numbers, registration_version
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.serving.threads import SystemThreads
-from magicbyte.server.stores.cluster import register
-from magicbyte.server.stores.election import elect
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.cluster import OwnRegistration, register
+from magicbyte.server.stores.znodes.election import elect
 from server.broker.serving import Clock
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
@@ -47,7 +47,7 @@ def test_a_real_controller_takes_our_broker_for_a_member_and_is_succeeded_by_it(
     async def during(address: str, bootstrap: str, threads: SystemThreads) -> LoopStore:
         store = await LoopStore.open(partial(ZooKeeperStore, address, session_timeout_ms=30_000), threads.run)
         plain = [BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9)]
-        epoch = await register(store, 7, layout.dump_broker(plain, "attic", 5, version))
+        epoch = await register(store, 7, OwnRegistration(Registration(tuple(plain), "attic"), 5, version))
         assert epoch == (await store.get(layout.broker_path(7))).czxid
         found = await elect(store, 7, clock)
         assert (found.controller, found.epoch, found.won) == (0, 1, False)

@@ -28,7 +28,7 @@ from magicbyte.engine.ports import CreateNode, NodeEvent, SessionEvent, SetNode
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.serving.threads import SystemThreads
-from magicbyte.server.stores.cluster import register
+from magicbyte.server.stores.znodes.cluster import register
 from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]

@@ -18,7 +18,7 @@ from magicbyte.engine.errors import LogDirectoryError, NetworkError, NodeExistsE
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.scan import scan
-from magicbyte.server.metadata.layout import load_controller, load_state, state_path
+from magicbyte.server.stores.znodes.layout import load_controller, load_state, state_path
 from magicbyte.server.stores.znodes.reading import image_of
 from magicbyte.testing.checker import HistoryRules, Recorder, check
 from magicbyte.testing.world import TREE, SimulatedBroker, World
@@ -271,20 +271,19 @@ class ClusterUnderFaults(ABC):
         """Return the differences between a broker's state and the image of the tree."""
         image = image_of(self.tree)
         for broker in self.brokers:
-            cache, store = broker.served.cache, broker.served.cluster_store
-            assert cache is not None
-            if sorted(cache.live) != sorted(image.brokers) or cache.controller_id != image.controller_id:
-                return f"{broker.name} knows brokers {sorted(cache.live)} and controller {cache.controller_id}: {image}"
+            known = broker.served.cluster_store.image
+            if sorted(known.brokers) != sorted(image.brokers) or known.controller_id != image.controller_id:
+                return f"{broker.name} knows brokers {sorted(known.brokers)}, controller {known.controller_id}: {image}"
             for place in self._places():
-                view, partition = cache.partition(place), image.partition(place)
-                if view is None or partition is None or partition.known is None:
-                    return f"{broker.name} knows {view} of {place}: {partition}"
-                state = partition.known.state
-                known = (view.leader, view.leader_epoch, tuple(view.isr), tuple(view.replicas))
-                if known != (state.leader, state.leader_epoch, state.isr, partition.replicas):
-                    return f"{broker.name} knows {view} of {place}: {partition}"
-            for section in ("quotas", "scram_users"):
-                if getattr(store.image, section) != getattr(image, section):
+                ours, partition = known.partition(place), image.partition(place)
+                if ours is None or ours.known is None or partition is None or partition.known is None:
+                    return f"{broker.name} knows {ours} of {place}: {partition}"
+                if (ours.replicas, ours.known.state) != (partition.replicas, partition.known.state):
+                    return f"{broker.name} knows {ours} of {place}: {partition}"
+            if sorted(known.topics) != sorted(image.topics):
+                return f"{broker.name} knows topics {sorted(known.topics)}: {sorted(image.topics)}"
+            for section in ("settings", "quotas", "scram_users"):
+                if getattr(known, section) != getattr(image, section):
                     return f"{broker.name} knows other {section}: {image}"
         return None
 

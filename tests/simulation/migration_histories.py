@@ -26,7 +26,7 @@ from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.encode import Format
-from magicbyte.server.metadata.layout import load_state, state_path
+from magicbyte.server.stores.znodes.layout import load_state, state_path
 from magicbyte.testing.world import SimulatedBroker
 from simulation.cluster_faults import TOPIC, UnsoundError, records_in
 from simulation.cluster_histories import History

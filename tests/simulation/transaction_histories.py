@@ -32,7 +32,7 @@ from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.scan import scan
 from magicbyte.engine.transactions.rules import IDLE
-from magicbyte.server.metadata.layout import load_state, state_path
+from magicbyte.server.stores.znodes.layout import load_state, state_path
 from magicbyte.testing.checker import Polled
 from magicbyte.testing.checker.recorder import Pending
 from magicbyte.testing.world import SimulatedBroker

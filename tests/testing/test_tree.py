@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from magicbyte.engine.cluster.brokers import Registration
 from magicbyte.engine.errors import NetworkError, NoNodeError, SessionExpiredError, UnknownOutcomeError
 from magicbyte.engine.ports import MetadataStore, NodeEvent, SessionEvent
 from magicbyte.server.metadata.on_loop import LoopStore
-from magicbyte.server.stores.cluster import register
-from magicbyte.server.stores.election import ControllerElection, elect
+from magicbyte.server.stores.znodes.cluster import OwnRegistration, register
+from magicbyte.server.stores.znodes.election import ControllerElection, elect
 from magicbyte.testing.tree import SimulatedTree
 
 
@@ -168,7 +169,8 @@ async def test_a_controller_that_is_cut_off_is_followed_by_another_and_learns_it
     sessions = [tree.session(listener=told.append), tree.session()]
     one, two = (LoopStore(each) for each in sessions)
     await one.create("/brokers/ids", parents=True)
-    epochs = [await register(each, index, b"{}") for index, each in enumerate((one, two))]
+    own = OwnRegistration(Registration((), None), 0, 5)
+    epochs = [await register(each, index, own) for index, each in enumerate((one, two))]
     assert await elect(one, 0, clock) == ControllerElection(0, 1, 0, True)
     elected = asyncio.Event()
     await elect(two, 1, clock, lambda _event, _path: elected.set())
@@ -180,5 +182,5 @@ async def test_a_controller_that_is_cut_off_is_followed_by_another_and_learns_it
     tree.heal(sessions[0])
     assert told == [SessionEvent.SUSPENDED, SessionEvent.EXPIRED]
     again = await LoopStore.open(tree.session)
-    assert await register(again, 0, b"{}") > epochs[1]
+    assert await register(again, 0, own) > epochs[1]
     assert await elect(again, 0, clock) == ControllerElection(1, 2, 1, False)

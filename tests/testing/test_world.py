@@ -26,7 +26,7 @@ from magicbyte.engine.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from magicbyte.server.metadata.layout import broker_path
+from magicbyte.server.stores.znodes.layout import broker_path
 from magicbyte.testing.loop import StuckError
 from magicbyte.testing.world import TREE, SimulatedBroker, World
 

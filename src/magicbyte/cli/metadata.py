@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from magicbyte.cli.options import F
-    from magicbyte.server.metadata.transfer import Transferred
+    from magicbyte.server.stores.znodes.transfer import Transferred
 
 OURS: Final = frozenset(
     {
@@ -162,11 +162,11 @@ def import_(directory: Path, zookeeper: str) -> None:
 
 def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferred:
     from magicbyte.access.clock import SystemClock
-    from magicbyte.server.broker.adoption import forget
-    from magicbyte.server.metadata.salvage import is_served, open_metadata
     from magicbyte.server.metadata.sqlite import FILE_NAME
-    from magicbyte.server.metadata.transfer import transfer
-    from magicbyte.server.stores.topic_nodes import keep_all
+    from magicbyte.server.stores.znodes.kept_settings import forget_settings
+    from magicbyte.server.stores.znodes.salvage import is_served, open_metadata
+    from magicbyte.server.stores.znodes.salvaged import keep_all
+    from magicbyte.server.stores.znodes.transfer import transfer
 
     require("cluster", "ZooKeeper")
     from magicbyte.server.metadata.zookeeper import ZooKeeperStore
@@ -181,7 +181,7 @@ def _transfer(directory: Path, address: str, *, to_zookeeper: bool) -> Transferr
             if to_zookeeper:
                 return transfer(store, keeper, ours=OURS)
             done = transfer(keeper, store)
-            forget(store)  # other brokers had the directory: only its records show its present format
+            forget_settings(store)  # other brokers had the directory: only its records show its present format
             return done
         finally:
             store.close()

@@ -142,7 +142,7 @@ def _id_of(config: BrokerConfig) -> str | None:
 
 def _lay_over(directory: Path, overlay: Path) -> None:
     """Create the overlay. One of an earlier run is continued."""
-    from magicbyte.server.metadata.salvage import is_served
+    from magicbyte.server.stores.znodes.salvage import is_served
     from magicbyte.tools.offline.copies import lay_over
 
     if is_served(overlay):

@@ -25,11 +25,11 @@ from magicbyte.access.clock import SystemClock
 from magicbyte.access.net.network import SocketNetwork
 from magicbyte.access.net.stream import SocketStream
 from magicbyte.engine.cluster.image import ClusterImage
-from magicbyte.engine.errors import ErrorCode, NetworkError, NoNodeError, UnknownTopicError
+from magicbyte.engine.errors import ErrorCode, NetworkError, UnknownTopicError
 from magicbyte.engine.extras import require
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.server.broker.broker import Broker as Served
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes.reading import image_of
 from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 from magicbyte.testing.broker import Broker
 from magicbyte.testing.loop_thread import LoopThread
@@ -146,9 +146,8 @@ class Cluster:
     @property
     def controller(self) -> int | None:
         """The controller's broker id, None if there is none."""
-        with contextlib.suppress(NoNodeError):
-            return layout.load_controller(self._node(layout.CONTROLLER))
-        return None
+        found = self._image.controller_id
+        return None if found < 0 else found
 
     def leader(self, topic: str, partition: int) -> int | None:
         """Return the leader of a partition, None if there is none. Raises UnknownTopicError.
@@ -163,16 +162,16 @@ class Cluster:
         return set(self._state(topic, partition).isr)
 
     def _state(self, topic: str, partition: int) -> PartitionState:
-        path = layout.state_path(topic, partition)
-        try:
-            return layout.load_state(path, self._node(path))
-        except NoNodeError as error:
-            raise UnknownTopicError(f"partition {topic}-{partition} is not in the cluster") from error
+        found = self._image.partition(TopicPartition(topic, partition))
+        if found is None or found.known is None:
+            raise UnknownTopicError(f"partition {topic}-{partition} is not in the cluster")
+        return found.known.state
 
-    def _node(self, path: str) -> bytes:
+    @property
+    def _image(self) -> ClusterImage:
         session = self._tree.session()
         try:
-            return session.get(path).data
+            return image_of(session)
         finally:
             session.close()
 
@@ -208,8 +207,7 @@ class Cluster:
             if member.is_running:
                 await member.stop()
             await member.start()
-            if (cache := member.served.cache) is not None:
-                await cache.until_first_update()
+            await member.served.cluster_view.until_first_update()
 
         self._do(work(self._member(broker)))
 
@@ -254,8 +252,8 @@ class Cluster:
         from magicbyte.access.client.replicas import alter_reassignments, elect_leaders
         from magicbyte.engine.replication.election import ElectionType
 
-        path = layout.topic_path(partition.topic)
-        replicas = layout.TopicNode.load(path, self._node(path)).replicas[partition.partition]
+        found = self._image.partition(partition)
+        replicas = [] if found is None else list(found.replicas)
         if to not in replicas:
             raise UnknownTopicError(f"{partition}: expected a replica on broker {to}, found replicas {replicas}")
         addresses = [each.address() for each in self._members.values() if each.is_running]

@@ -27,12 +27,12 @@ from magicbyte.engine.protocol.messages.stop_replica import (
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.engine.releases import inter_broker_versions, registration_version
 from magicbyte.engine.replication.state import PartitionState
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.settings.config import BrokerConfig
-from magicbyte.server.stores.cluster import found_cluster
 from magicbyte.server.stores.controller import ControllerService
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.cluster import found_cluster
+from magicbyte.server.stores.znodes.layout import TopicNode
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 from server.broker.serving import Clock
 

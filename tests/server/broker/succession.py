@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from magicbyte.engine.cluster.brokers import BrokerEndpoint
+from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import Node, TopicPartition
 from magicbyte.engine.protocol.messages import alter_partition_reassignments as reassign
 from magicbyte.engine.protocol.messages import create_topics, delete_topics
 from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from magicbyte.engine.releases import FIRST_WITH_MOVES, registration_version
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.metadata.on_loop import LoopStore
-from magicbyte.server.stores.cluster import register
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.cluster import OwnRegistration, register
+from magicbyte.server.stores.znodes.layout import TopicNode
 from ports import free_port
 from server.broker.serving import Peer
 
@@ -42,8 +42,8 @@ class Succession:
 
     async def register_unreachable(self) -> None:
         endpoint = BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", free_port())
-        data = layout.dump_broker([endpoint], None, 0, registration_version(self.protocol))
-        await register(self.view, UNREACHABLE, data)
+        own = OwnRegistration(Registration((endpoint,), None), 0, registration_version(self.protocol))
+        await register(self.view, UNREACHABLE, own)
 
     async def leave_in_progress(self, peer: Peer) -> int:
         """Begin a deletion and two reassignments that cannot be completed; return the last producer id reserved.

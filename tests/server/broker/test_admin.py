@@ -47,10 +47,10 @@ from magicbyte.engine.protocol.messages.metadata import (
 )
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata import layout
 from magicbyte.server.partitions.background import Background
 from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
+from magicbyte.server.stores.znodes import layout
 from server.broker.serving import CLOSED, Peer, Running
 
 RECORDED = json.loads((Path(__file__).parent / "admin-answers-3.9.1.json").read_text())
@@ -661,7 +661,7 @@ def test_a_topic_that_is_made_by_asking_for_it_has_no_leader_in_that_answer_and_
 def test_an_empty_list_of_settings_asks_for_all_as_none_does(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             for keys in (None, [], ["retention.ms"]):
                 resource = describe.DescribeConfigsResource(
@@ -712,7 +712,7 @@ def test_nothing_waits_for_the_metadata_tree_on_the_event_loop(folder: Path, mon
                 told = await peer.ask(altered, 0, rescram.AlterUserScramCredentialsResponse)
                 assert told.results[0].error_code == 0
             await asyncio.to_thread(broker.metadata.create, layout.config_path("users", "damaged"), b"no JSON")
-            await broker.cluster_store.reread("users", "damaged")  # as after the notification of a change
+            await broker.cluster_store.reread([("users", "damaged")])  # as after the notification of a change
             every = scram.DescribeUserScramCredentialsRequest(users=None)
             users = (await peer.ask(every, 0, scram.DescribeUserScramCredentialsResponse)).results
             assert [(each.user, each.error_code) for each in users] == [("a", 0), ("damaged", -1)]

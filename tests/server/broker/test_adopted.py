@@ -22,9 +22,9 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.entry import entries
 from magicbyte.engine.releases import line_of
-from magicbyte.server.broker.adoption import forget
 from magicbyte.server.metadata.sqlite import SqliteStore
 from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.znodes.kept_settings import forget_settings
 from server.broker.serving import Clock, Peer, Running
 
 CASES = [each for each in golden_data.log_cases(state="clean shutdown") if each.has_records and each.codec == "lz4"]
@@ -101,7 +101,7 @@ def use(folder: Path, topic: str, settings: dict[str, str] | None = None) -> Bro
             async with Client(address) as client:
                 for name in (topic, "made"):
                     if broker.topics.get(name) is None:
-                        broker.topics.create(name)
+                        await broker.topics.create(name)
                     await send(client, name, 0, [Record(0, 1_700_000_000_000, 0, b"key", b"value")])
                 await commit_offsets(client, "simple", {(topic, 0): Committed(1)})
                 peer = await Peer.of(broker)
@@ -207,7 +207,7 @@ def test_a_new_directory_has_the_latest_format_and_nothing_is_said(
 def test_a_topic_with_an_older_format_of_its_own_does_not_decide_over_a_new_directory(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("old", configs={"message.format.version": "0.9.0"})
+            await broker.topics.create("old", configs={"message.format.version": "0.9.0"})
             async with Client(f"127.0.0.1:{next(iter(broker.ports.values()))}") as client:
                 await send(client, "old", 0, [Record(0, 1_700_000_000_000, 0, b"key", b"value")])
 
@@ -223,9 +223,9 @@ def test_a_topic_with_partitions_beyond_its_directory_is_reported(
     async def work() -> None:
         async with Running(folder) as broker:
             caplog.clear()
-            broker.topics.create("new", configs={"message.format.version": "2"})
-            broker.topics.alter(topic, {"message.format.version": "0.11.0"})
-            broker.topics.create("old", configs={"message.format.version": "0.9.0"})
+            await broker.topics.create("new", configs={"message.format.version": "2"})
+            await broker.topics.alter(topic, lambda _: {"message.format.version": "0.11.0"})
+            await broker.topics.create("old", configs={"message.format.version": "0.9.0"})
 
     run(work())
     assert caplog.messages == [
@@ -263,7 +263,7 @@ def test_what_is_forgotten_follows_from_the_records_again(folder: Path) -> None:
     """As after an import of metadata: another broker had the directory meanwhile."""
     use(folder, "topic", {"log.message.format.version": "0.10.2", "inter.broker.protocol.version": "0.10.2"})
     store = SqliteStore(str(folder / "magicbyte-metadata.sqlite"), Clock())
-    forget(store)
+    forget_settings(store)
     store.close()
     config = use(folder, "topic")
     assert (config.log_message_format_version.magic, line_of(config.inter_broker_protocol_version)) == (1, (0, 10, 1))

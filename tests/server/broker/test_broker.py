@@ -82,7 +82,7 @@ from server.broker.serving import Peer
 from magicbyte.testing import Broker
 async def work():
     async with Broker() as broker:
-        broker.served.topics.create("topic")
+        await broker.served.topics.create("topic")
         peer = await Peer.of(broker.served)
         assert (await produce(peer)).error_code == 0
         assert await high_watermark(peer) == 3
@@ -98,7 +98,7 @@ print([name for name in heavy if name in sys.modules])
 def test_after_a_clean_stop_all_records_are_there_without_a_recovery(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             for _ in range(3):
                 await produce(peer)
@@ -121,7 +121,7 @@ def test_two_brokers_do_not_share_a_folder_and_the_second_says_so(folder: Path) 
         async with Running(folder) as broker:
             with pytest.raises(LogDirectoryError, match="another process is using it"):
                 await Running(folder).__aenter__()
-            assert broker.topics.create("topic").partitions == 1
+            assert (await broker.topics.create("topic")).partitions == 1
 
     run(work())
 
@@ -269,8 +269,8 @@ def test_nothing_is_acknowledged_before_its_sync_and_no_other_request_waits_for_
     async def work() -> None:
         disk = SlowDisk()
         async with OnSlowDisk(folder, disk) as broker:
-            broker.topics.create("topic", configs=settings)
-            broker.topics.create("other")
+            await broker.topics.create("topic", configs=settings)
+            await broker.topics.create("other")
             slow, quick = await Peer.of(broker), await Peer.of(broker)
             disk.may_sync.clear()
             waiting = asyncio.create_task(produce(slow))
@@ -295,7 +295,7 @@ def test_a_batch_that_is_sent_again_before_its_sync_is_acknowledged_with_the_fir
     async def work() -> None:
         disk = SlowDisk()
         async with OnSlowDisk(folder, disk) as broker:
-            broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
+            await broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
             peers = [await Peer.of(broker) for _ in range(2)]
             disk.may_sync.clear()
             first = asyncio.create_task(produce(peers[0], data=data, acks=1))
@@ -321,7 +321,7 @@ def test_a_bug_in_a_sync_is_answered_and_stops_no_later_append(folder: Path) -> 
     async def work() -> None:
         disk = SlowDisk()
         async with OnSlowDisk(folder, disk) as broker:
-            broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
+            await broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
             peer = await Peer.of(broker)
             disk.has_bug = True
             answers = [await asyncio.wait_for(produce(peer, acks=acks), 120) for acks in (1, 1, -1)]
@@ -338,8 +338,8 @@ def test_a_sync_that_fails_is_answered_with_a_storage_error_and_takes_the_direct
         running = OnSlowDisk(folder, disk)
         broker = running.broker
         await broker.start()
-        broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
-        broker.topics.create("other")
+        await broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
+        await broker.topics.create("other")
         peer = await Peer.of(broker)
         disk.fails = True
         assert [(await produce(peer, version=version)).error_code for version in (7, 4, 3)] == [56, 56, 6]
@@ -359,7 +359,7 @@ def test_a_cold_read_delays_no_other_request(folder: Path) -> None:
     async def work() -> None:
         disk = SlowDisk()
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             await produce(peer)
             peer.close()
@@ -367,7 +367,7 @@ def test_a_cold_read_delays_no_other_request(folder: Path) -> None:
             slow, quick = await Peer.of(broker), await Peer.of(broker)
             disk.may_read.clear()
             waiting = asyncio.create_task(high_watermark(slow))
-            broker.topics.create("other")
+            await broker.topics.create("other")
             assert (await produce(quick, "other")).error_code == 0
             assert not waiting.done()
             disk.may_read.set()
@@ -394,7 +394,7 @@ async def offset_of(
 def test_offsets_are_found_by_time_in_every_version(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder, clock=Clock(TIME + 500)) as broker:
-            broker.topics.create("topic", configs={"segment.bytes": "150"})
+            await broker.topics.create("topic", configs={"segment.bytes": "150"})
             peer = await Peer.of(broker)
             for at in range(4):
                 await produce(peer, data=batch(time=TIME + 100 * at))
@@ -447,7 +447,7 @@ def test_a_frame_that_is_no_request_closes_its_connection_with_a_line_and_no_oth
 ) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             bad, good = await Peer.of(broker), await Peer.of(broker)
             frame = FRAMES[what]
             assert await bad.exchange(len(frame).to_bytes(4, "big") + frame) == CLOSED
@@ -475,7 +475,7 @@ def test_flipped_and_cut_requests_never_hurt_the_broker(folder: Path, caplog: py
 
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             good = await Peer.of(broker)
             for _ in range(200):
                 bad, frame = await Peer.of(broker), damaged(chosen.choice((3, 7, 9)))
@@ -519,7 +519,7 @@ def test_api_versions_is_answered_in_every_version_and_in_an_unknown_one(folder:
 def test_a_half_frame_and_a_vanished_client_leave_nothing_behind(make: Callable[[int], bytes], folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             gone, good = await Peer.of(broker), await Peer.of(broker)
             await gone.stream.write([(1 << 20).to_bytes(4, "big") + make(1 << 20)])
             gone.close()
@@ -532,8 +532,8 @@ def test_a_half_frame_and_a_vanished_client_leave_nothing_behind(make: Callable[
 def test_a_produce_that_cannot_be_acknowledged_or_may_not_be_sent_is_refused(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"min.insync.replicas": "2"})
-            broker.topics.create("__consumer_offsets", 1)
+            await broker.topics.create("topic", configs={"min.insync.replicas": "2"})
+            await broker.topics.create("__consumer_offsets", 1)
             peer = await Peer.of(broker)
             assert (await produce(peer, acks=-1)).error_code == 19
             assert (await produce(peer, acks=1)).error_code == 0

@@ -17,18 +17,26 @@ from magicbyte.access.client.admin import ConfigResource, alter_configs, delete_
 from magicbyte.access.client.connection import Connection
 from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
 from magicbyte.access.client.produce import ProduceOptions, send
+from magicbyte.engine.cluster.changes import BrokerRegistered, BrokerUnregistered
 from magicbyte.engine.codecs import Codec
-from magicbyte.engine.errors import BrokerError, ErrorCode, NetworkError, NodeExistsError, SessionExpiredError
+from magicbyte.engine.errors import (
+    BrokerError,
+    ErrorCode,
+    MetadataError,
+    NetworkError,
+    NodeExistsError,
+    SessionExpiredError,
+)
 from magicbyte.engine.ports import CreateNode, MetadataStore, SessionEvent, SessionListener, SetNode, TopicPartition
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.releases import line_of, protocol_version
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.on_loop import LoopStore, OpenSession
 from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
 from magicbyte.server.serving.threads import ended
-from magicbyte.server.stores import cluster as cluster_of_membership
 from magicbyte.server.stores import membership
+from magicbyte.server.stores.znodes import cluster as cluster_of_membership
+from magicbyte.server.stores.znodes import layout
 from magicbyte.testing.tree import SimulatedSession
 from server.broker.builders import records
 from server.broker.clusters import Members, cluster, make, replicas, until, values
@@ -96,14 +104,12 @@ def test_a_broker_that_the_controller_has_told_nothing_tells_no_client_that_ther
     async def work() -> None:
         async with cluster(folder, 1) as members:
             broker = members.brokers[1]
-            cache = broker.cache
-            assert cache is not None
-            live, cache.live = cache.live, {}
+            this_broker = broker.cluster_view.live[1]
+            broker.cluster_store.follow([BrokerUnregistered(1)])
             async with Client(members.bootstrap) as client:
                 asked = asyncio.create_task(describe_cluster(client))
-                await until(lambda: bool(cache._waiting))
-                cache.live = live
-                cache.notify_waiters()
+                await until(lambda: bool(broker.cluster_view._waiting))
+                broker.cluster_store.follow([BrokerRegistered(this_broker)])
                 assert len((await asked).brokers) == 1
 
     run(work())
@@ -379,55 +385,6 @@ def test_a_late_notice_of_the_end_of_a_session_does_not_end_the_next_one(
     run(work())
 
 
-def test_settings_that_a_cancelled_task_did_not_apply_are_applied_by_the_next(folder: Path) -> None:
-    async def work() -> None:
-        async with cluster(folder, 1) as members:
-            broker, told = members.brokers[1], list[tuple[str, str]]()
-            assert broker.membership is not None
-
-            async def changed(kind: str, name: str) -> None:
-                told.append((kind, name))
-                if len(told) == 1:
-                    await asyncio.Event().wait()
-
-            broker.membership._settings_changed = changed
-            data = layout.dump_config_change("topics", "t")
-            await broker.membership.store.create(layout.CONFIG_CHANGE, data, sequence=True)
-            await until(lambda: bool(told))
-            looks = [each for each in broker.runtime._tasks if "look_at_config" in str(each)]
-            for each in looks:
-                each.cancel()
-            await asyncio.wait(looks)
-            await broker.membership._look_at_config_changes()
-            assert told == [("topics", "t")] * 2
-
-    run(work())
-
-
-def test_settings_that_a_lost_connection_kept_from_being_read_are_applied_later(folder: Path) -> None:
-    async def work() -> None:
-        async with cluster(folder, 1) as members:
-            broker, told = members.brokers[1], list[tuple[str, str]]()
-            assert broker.membership is not None
-
-            async def changed(kind: str, name: str) -> None:
-                told.append((kind, name))
-                if len(told) == 1:
-                    raise NetworkError("the connection is lost")
-
-            broker.membership._settings_changed = changed
-            for name in ("one", "two"):
-                members.sessions[1].create(
-                    layout.CONFIG_CHANGE, layout.dump_config_change("topics", name), sequence=True
-                )
-            await until(lambda: len(told) >= 2)
-            await broker.membership._look_at_config_changes()
-            await broker.membership._look_at_config_changes()
-            assert told == [("topics", "one"), ("topics", "two"), ("topics", "one")]
-
-    run(work())
-
-
 def test_settings_that_change_while_a_broker_starts_are_applied(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has read its logs and their settings, and is not registered yet."""
 
@@ -447,6 +404,37 @@ def test_settings_that_change_while_a_broker_starts_are_applied(folder: Path, mo
             monkeypatch.setattr(cluster_of_membership, "wait_for_earlier_session", changing)
             await members.start(2)
             await until(lambda: retention(members) == {12345})
+
+    run(work())
+
+
+def test_settings_of_the_broker_that_cannot_be_read_refuse_the_start_and_later_leave_the_former_ones(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = layout.config_path("brokers", "1")
+
+    async def work() -> None:
+        async with cluster(folder, 1) as members:
+            broker = members.brokers[1]
+            session = members.tree.session()
+
+            def put(data: bytes) -> None:
+                if session.exists(path) is None:
+                    session.create(path, data)
+                else:
+                    session.set(path, data)
+                session.create(layout.CONFIG_CHANGE, layout.dump_config_change("brokers", "1"), sequence=True)
+
+            put(layout.dump_config({"message.max.bytes": "77"}))
+            await until(lambda: broker.config.message_max_bytes == 77)
+            put(b"no JSON")
+            await until(lambda: "settings of the broker cannot be applied" in caplog.text)
+            assert broker.config.message_max_bytes == 77
+            await members.stop(1)
+            with pytest.raises(MetadataError, match="/config/brokers/1: expected JSON"):
+                await members.start(1)
+            put(layout.dump_config({"message.max.bytes": "78"}))
+            assert (await members.start(1)).config.message_max_bytes == 78
 
     run(work())
 

@@ -11,8 +11,8 @@ from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataReq
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.engine.sentinels import NO_BROKER
-from magicbyte.server.metadata import layout
 from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
+from magicbyte.server.stores.znodes import layout
 from server.broker.controlled import ControlledCluster, controlled, partitions, until
 
 T0 = TopicPartition("t", 0)

@@ -8,7 +8,7 @@ import pytest
 from magicbyte.engine.errors import NetworkError, UnknownOutcomeError
 from magicbyte.engine.ports import NodeChange, TopicPartition
 from magicbyte.engine.replication.state import PartitionState
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 from magicbyte.testing.tree import SimulatedSession
 from server.broker.controlled import ControlledCluster, controlled
 

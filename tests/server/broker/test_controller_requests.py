@@ -35,10 +35,10 @@ from magicbyte.engine.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from magicbyte.server.apis.broker_routes import BROKER_ROUTES
-from magicbyte.server.metadata import layout
 from magicbyte.server.serving.request import ClientConnection, Request
 from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.stores.controller import ControllerService
+from magicbyte.server.stores.znodes import layout
 from server.broker.controlled import ControlledCluster, controlled, until
 from server.broker.serving import Peer, Running
 

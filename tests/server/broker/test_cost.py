@@ -289,7 +289,7 @@ def test_one_topic_described_thousands_of_times_is_described_once(
 
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             request = DescribeConfigsRequest(resources=[one] * 20_000 + [other])
             found = await _ask(broker, request, 4, DescribeConfigsResponse)
             assert [each.resource_name for each in found.results] == ["topic"]
@@ -310,7 +310,7 @@ def test_settings_that_topics_have_alike_are_one_object_in_an_answer(folder: Pat
 
         async with Running(folder) as broker:
             for at in range(9):
-                broker.topics.create(f"t{at}", configs={"retention.ms": "5"} if at == 3 else None)
+                await broker.topics.create(f"t{at}", configs={"retention.ms": "5"} if at == 3 else None)
             connection = ClientConnection("", "", broker.config.listeners[0])
             found = await describe_configs(
                 broker.parts,
@@ -325,7 +325,7 @@ def test_settings_that_topics_have_alike_are_one_object_in_an_answer(folder: Pat
 def test_what_is_asked_twice_is_looked_up_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         async with Running(folder, NO_NEW_TOPICS) as broker:
-            broker.topics.create("topic", 2)
+            await broker.topics.create("topic", 2)
             await broker.groups.ensure_topic()
             searched: list[int] = []
             monkeypatch.setattr(
@@ -360,7 +360,7 @@ def test_offsets_are_committed_and_told_alike_in_one_piece_and_in_many(count: in
     async def work() -> None:
         async with Running(folder, NO_NEW_TOPICS) as broker:
             for name in ("one", "two"):
-                broker.topics.create(name, 5)
+                await broker.topics.create(name, 5)
             await broker.groups.ensure_topic()
             half = count // 2
             topics = [

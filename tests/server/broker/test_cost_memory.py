@@ -124,7 +124,7 @@ def test_sets_that_decompress_to_much_wait_for_each_other_and_small_ones_for_non
 
     async def work() -> None:
         async with Running(folder, SETTINGS) as broker:
-            broker.topics.create("topic", PARTITIONS)
+            await broker.topics.create("topic", PARTITIONS)
             peers = [await Peer.of(broker) for _ in range(PARTITIONS)]
             one = bomb(KEPT_SCRATCH + 1000)
             codes = await asyncio.gather(*[produce(each, at, one) for at, each in enumerate(peers)])
@@ -159,7 +159,7 @@ def test_a_set_that_is_written_in_another_format_takes_no_more_memory_than_is_co
 def test_a_wrapper_that_is_opened_for_its_offsets_alone_counts(mode: str, counted: int, folder: Path) -> None:
     async def work() -> None:
         async with Running(folder, {**SETTINGS, "enriched.append.mode": "trust"}) as broker:
-            broker.topics.create("topic", configs={"message.format.version": "enriched"})
+            await broker.topics.create("topic", configs={"message.format.version": "enriched"})
             partition = await broker.replicas.opened("topic", 0)
             rules = broker.topics.known("topic").config.append if mode == "trust" else None
             for offset, size, peak in ((0, KEPT_SCRATCH - 1000, 0), (1, KEPT_SCRATCH + 1000, counted)):
@@ -173,7 +173,7 @@ def test_a_wrapper_that_is_opened_for_its_offsets_alone_counts(mode: str, counte
 def test_a_request_that_waits_too_long_for_memory_gets_a_retriable_error(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder, SETTINGS) as broker:
-            broker.topics.create("topic", 1)
+            await broker.topics.create("topic", 1)
             broker.runtime.memory._patience_s = 0.02
             peer = await Peer.of(broker)
             async with broker.runtime.memory.work(MOST):
@@ -195,7 +195,7 @@ def test_conversions_and_searches_by_time_take_from_the_same_memory(
 
     async def work() -> None:
         async with Running(folder, SETTINGS) as broker:
-            broker.topics.create("topic", PARTITIONS)
+            await broker.topics.create("topic", PARTITIONS)
             peers = [await Peer.of(broker) for _ in range(PARTITIONS)]
             for at, each in enumerate(peers):
                 assert await produce(each, at, bomb(1 << 18, Codec.LZ4)) == ErrorCode.NONE
@@ -228,7 +228,7 @@ def test_conversions_and_searches_by_time_take_from_the_same_memory(
 def test_work_on_a_message_that_takes_all_memory_itself_does_not_wait_for_it(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder, SETTINGS) as broker:
-            broker.topics.create("topic", 1)
+            await broker.topics.create("topic", 1)
             broker.runtime.memory._patience_s = 0.02
             peer = await Peer.of(broker)
             assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
@@ -311,7 +311,7 @@ def test_memory_goes_back_to_the_system_when_large_requests_are_over(
 
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", 1)
+            await broker.topics.create("topic", 1)
             peer = await Peer.of(broker)
             assert await produce(peer, 0, bomb(100_000)) == ErrorCode.NONE
             assert not broker.runtime.trimming.is_due

@@ -198,7 +198,7 @@ def test_a_fetch_that_names_a_partition_900_times_takes_one_descriptor(folder: P
     async def work() -> None:
         async with Running(folder) as broker:
             peer = await Peer.of(broker)
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             for _ in range(3):
                 await produce(peer, "topic", made(records(5), Format.V2), Format.V2)
             asked = [
@@ -364,7 +364,7 @@ def test_produce_and_fetch_of_an_open_segment_open_and_close_nothing(
     async def work() -> None:
         async with Running(folder) as broker:
             peer = await Peer.of(broker)
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             data = made(records(5), Format.V2)
             assert (await produce(peer, "topic", data, Format.V2)).error_code == 0
             assert (await fetch(peer, 11, asking("topic", 0))).records

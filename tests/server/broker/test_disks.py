@@ -342,12 +342,12 @@ def test_a_disk_that_stands_still_delays_only_the_requests_for_it(
 ) -> None:
     async def work() -> None:
         async with on(disk, folder) as broker:
-            broker.topics.create("slow", configs={"segment.bytes": "3000"})
-            broker.topics.create("quick")
+            await broker.topics.create("slow", configs={"segment.bytes": "3000"})
+            await broker.topics.create("quick")
             slow = await Peer.of(broker)
             for _ in range(5):  # as far as the end of a segment
                 assert (await produce(slow, "slow", made(records(3), Format.V2), Format.V2)).error_code == 0
-            broker.topics.alter("slow", {"segment.bytes": "600"})
+            await broker.topics.alter("slow", lambda _: {"segment.bytes": "600"})
             await no_request_waits(broker)
             disk.stuck = lambda did, where: did == operation and path in where
             waiting = asyncio.create_task(ask(slow))
@@ -367,7 +367,7 @@ def test_a_partition_is_known_as_slow_until_it_is_quick_again(folder: Path, disk
     async def work() -> None:
         async with on(disk, folder) as broker:
             peer = await Peer.of(broker)
-            broker.topics.create("slow")
+            await broker.topics.create("slow")
             slow = broker.replicas.partition("slow", 0)
             disk.stuck = lambda did, where: did == "write" and "/slow-0/" in where
             waiting = asyncio.create_task(_write(peer))
@@ -390,8 +390,8 @@ def test_a_partition_is_known_as_slow_until_it_is_quick_again(folder: Path, disk
 def test_readers_of_a_disk_that_stands_still_leave_threads_for_those_who_write(folder: Path, disk: Disk) -> None:
     async def work() -> None:
         async with on(disk, folder) as broker:
-            broker.topics.create("slow")
-            broker.topics.create("quick")
+            await broker.topics.create("slow")
+            await broker.topics.create("quick")
             first = await Peer.of(broker)
             await produce(first, "slow", made(records(30), Format.V2), Format.V2)
             await produce(first, "quick", made(records(5), Format.V2), Format.V2)

@@ -7,20 +7,21 @@ from typing import Any
 
 import pytest
 
-from magicbyte.engine.cluster.brokers import BrokerEndpoint
+from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.errors import BadVersionError, MetadataError, NodeExistsError, UnknownOutcomeError
 from magicbyte.engine.ports import Node, NodeChange, NodeEvent, SetNode, Watch
 from magicbyte.engine.releases import registration_version
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryTree
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.tree import Session
-from magicbyte.server.stores.cluster import ProducerIds, found_cluster, register
-from magicbyte.server.stores.election import ControllerElection, candidacy, elect, outcome
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.cluster import OwnRegistration, ProducerIds, found_cluster, register
+from magicbyte.server.stores.znodes.election import ControllerElection, candidacy, elect, outcome
 from server.broker.serving import Clock
 
 ENDPOINTS = [BrokerEndpoint("INSIDE", "SSL", "a", 9093), BrokerEndpoint("OUTSIDE", "PLAINTEXT", "::1", 9092)]
 ALWAYS = {"version", "host", "port", "jmx_port", "timestamp"}
+OWN = OwnRegistration(Registration((), None), 1_700_000_000_000, 5)
 
 
 @pytest.fixture
@@ -84,10 +85,11 @@ def test_without_a_rack_or_a_plain_listener_it_says_so() -> None:
 def test_a_registered_broker_has_the_transaction_number_as_its_epoch(tree: MemoryTree) -> None:
     async def go() -> None:
         store = LoopStore(tree.session())
-        epoch = await register(store, 3, b"{}")
+        epoch = await register(store, 3, OWN)
         node = await store.get("/brokers/ids/3")
-        assert (node.czxid, node.ephemeral_owner, node.data) == (epoch, store.session_id, b"{}")
-        assert await register(store, 3, b"{}") == epoch  # again in the same session: nothing is to be done
+        assert (node.czxid, node.ephemeral_owner) == (epoch, store.session_id)
+        assert layout.load_broker("/brokers/ids/3", node.data) == OWN.content
+        assert await register(store, 3, OWN) == epoch  # again in the same session: nothing is to be done
 
     asyncio.run(go())
 
@@ -95,8 +97,8 @@ def test_a_registered_broker_has_the_transaction_number_as_its_epoch(tree: Memor
 def test_a_registration_waits_until_the_session_before_has_expired(tree: MemoryTree) -> None:
     async def go() -> None:
         before, store = LoopStore(tree.session()), LoopStore(tree.session())
-        first = await register(before, 3, b"{}")
-        waiting = asyncio.create_task(register(store, 3, b"{}"))
+        first = await register(before, 3, OWN)
+        waiting = asyncio.create_task(register(store, 3, OWN))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         await (await LoopStore.open(lambda **_: tree.session())).set("/brokers/ids/3", b"changed")
@@ -112,9 +114,9 @@ def test_a_registration_fails_while_another_broker_has_the_number(
     tree: MemoryTree, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def go() -> None:
-        await register(LoopStore(tree.session()), 3, b"{}")
+        await register(LoopStore(tree.session()), 3, OWN)
         with pytest.raises(NodeExistsError, match="registered broker 3 and has not ended for 20 ms: stop the other"):
-            await register(LoopStore(tree.session()), 3, b"{}", patience_ms=20)
+            await register(LoopStore(tree.session()), 3, OWN, patience_ms=20)
 
     asyncio.run(go())
     (line,) = (each.getMessage() for each in caplog.records)  # one line, before the wait
@@ -125,7 +127,7 @@ def test_a_registration_whose_answer_was_lost_is_found(tree: MemoryTree) -> None
     async def go() -> None:
         session = tree.session()
         store = LoopStore(Unsure(tree, session.session_id))
-        epoch = await register(store, 3, b"{}")
+        epoch = await register(store, 3, OWN)
         assert epoch == session.get("/brokers/ids/3").czxid
 
     asyncio.run(go())

@@ -40,7 +40,7 @@ def test_every_format_that_is_produced_is_read_by_every_version_from_every_forma
 
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"message.format.version": stored.value})
+            await broker.topics.create("topic", configs={"message.format.version": stored.value})
             peer = await Peer.of(broker)
             at = 0
             for codec in (Codec.NONE, Codec.GZIP, Codec.LZ4):
@@ -61,7 +61,7 @@ def test_every_format_that_is_produced_is_read_by_every_version_from_every_forma
 def test_a_fetch_that_needs_no_conversion_gives_the_stored_bytes_and_is_counted_so(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"message.format.version": "1"})
+            await broker.topics.create("topic", configs={"message.format.version": "1"})
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(10), Format.V1, Codec.GZIP), Format.V1)
             for version in (2, 3, 4, 12):
@@ -84,7 +84,7 @@ def test_a_large_fetch_is_converted_while_it_is_sent_and_returns_a_prefix(codec:
 
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             for at in range(0, len(sent), batch):
                 part = [each._replace(offset=each.offset - at) for each in sent[at : at + batch]]
@@ -123,7 +123,7 @@ def test_the_memory_of_a_conversion_does_not_grow_with_the_fetch(folder: Path) -
 
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             for _ in range(count):
                 await produce(peer, "topic", data, Format.V2)
@@ -146,8 +146,8 @@ def test_a_set_that_is_larger_than_the_limit_is_cut_for_old_versions_and_comes_w
     async def work() -> None:
         async with Running(folder) as broker:
             peer = await Peer.of(broker)
-            broker.topics.create("old", configs={"message.format.version": "0"})
-            broker.topics.create("new")
+            await broker.topics.create("old", configs={"message.format.version": "0"})
+            await broker.topics.create("new")
             old = made(records(1, 1000), Format.V0)
             for _ in range(2):
                 await produce(peer, "old", old, Format.V0)
@@ -171,7 +171,7 @@ def test_a_set_that_is_larger_than_the_limit_is_cut_for_old_versions_and_comes_w
 def test_a_fetch_waits_for_records_and_is_answered_when_they_come(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             reader, writer = await Peer.of(broker), await Peer.of(broker)
             waiting = asyncio.create_task(fetch(reader, 11, asking("topic", 0, wait_ms=30_000)))
             while not broker.replicas.partition("topic", 0).waiting:
@@ -200,7 +200,7 @@ def test_what_a_reader_waits_for_is_converted_and_counted_once_however_often_it_
 
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"message.format.version": "1"})
+            await broker.topics.create("topic", configs={"message.format.version": "1"})
             reader, writer = await Peer.of(broker), await Peer.of(broker)
             wanted = asking("topic", 0, wait_ms=30_000, min_bytes=3 * len(data))
             waiting = asyncio.create_task(fetch(reader, version, wanted))
@@ -225,7 +225,7 @@ def test_what_a_reader_waits_for_is_converted_and_counted_once_however_often_it_
 def test_a_fetch_that_waits_is_answered_when_its_time_is_over_or_the_broker_stops(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             assert (await fetch(peer, 11, asking("topic", 0, wait_ms=20))).records == b""
             waiting = asyncio.create_task(fetch(peer, 11, asking("topic", 0, wait_ms=600_000)))
@@ -239,8 +239,8 @@ def test_a_fetch_that_waits_is_answered_when_its_time_is_over_or_the_broker_stop
 def test_errors_are_reported_by_partition_and_do_not_wait(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
-            broker.topics.create("zstd", configs={"compression.type": "zstd"})
+            await broker.topics.create("topic")
+            await broker.topics.create("zstd", configs={"compression.type": "zstd"})
             peer = await Peer.of(broker)
             slow = {"wait_ms": 600_000}
             for topic, version, more, code in (
@@ -262,7 +262,7 @@ def test_errors_are_reported_by_partition_and_do_not_wait(folder: Path) -> None:
 def test_a_reader_that_would_need_a_conversion_is_refused_where_that_is_switched_off(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"message.downconversion.enable": "false"})
+            await broker.topics.create("topic", configs={"message.downconversion.enable": "false"})
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
             assert (await fetch(peer, 3, asking("topic", 0))).error_code == 35
@@ -280,7 +280,7 @@ ENRICHED = {
 
 
 async def enriched_topic(broker: Broker) -> tuple[Peer, Peer]:
-    broker.topics.create("topic", configs={"message.format.version": "enriched"})
+    await broker.topics.create("topic", configs={"message.format.version": "enriched"})
     return await Peer.of(broker, "PLAINTEXT"), await Peer.of(broker, "SHALLOW")
 
 
@@ -331,7 +331,7 @@ def test_an_enriched_listener_exchanges_closed_wrappers_and_the_payload_stays(fo
 def test_an_answer_to_a_fetch_has_the_size_it_says_though_its_records_come_from_a_file(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(1000), Format.V2), Format.V2)
             frame = bytes(write_request(asking("topic", 0), 12, correlation_id=3, client_id="me"))
@@ -348,7 +348,7 @@ def test_an_answer_to_a_fetch_has_the_size_it_says_though_its_records_come_from_
 def test_readers_at_the_end_and_far_from_it_get_the_same_sets(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"segment.bytes": "20000"})
+            await broker.topics.create("topic", configs={"segment.bytes": "20000"})
             peer = await Peer.of(broker)
             partition = broker.replicas.partition("topic", 0)
             for at in range(2 * partition.RECENT):
@@ -369,7 +369,7 @@ LONG_MS = 600_000
 def test_a_fetch_in_an_older_segment_does_not_wait_for_bytes_that_are_never_added_to_it(folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"segment.bytes": "2000", "cleanup.policy": "compact"})
+            await broker.topics.create("topic", configs={"segment.bytes": "2000", "cleanup.policy": "compact"})
             peer = await Peer.of(broker)
             for _ in range(30):
                 await produce(peer, "topic", made(records(2), Format.V2), Format.V2)
@@ -392,7 +392,7 @@ def test_a_fetch_does_not_wait_for_bytes_that_its_own_limits_keep_from_it(folder
             peer = await Peer.of(broker)
             data = made(records(20), Format.V2)
             for topic in ("one", "two"):
-                broker.topics.create(topic)
+                await broker.topics.create(topic)
                 await produce(peer, topic, data, Format.V2)
             limited = asking("one", 0, wait_ms=LONG_MS, min_bytes=len(data), max_bytes=len(data) // 2)
             assert len(read(await fetch(peer, 11, limited))) == 20  # the first set comes whole
@@ -411,7 +411,7 @@ def test_a_fetch_at_the_end_of_the_last_segment_waits_for_the_bytes_it_asks_for(
 ) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"message.format.version": "1"})
+            await broker.topics.create("topic", configs={"message.format.version": "1"})
             peer = await Peer.of(broker)
             for _ in range(3):
                 await produce(peer, "topic", made(records(1), Format.V1), Format.V1)

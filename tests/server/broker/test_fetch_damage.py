@@ -85,7 +85,7 @@ def test_a_reader_gets_the_sets_before_damage_then_its_code_and_one_line_is_logg
 ) -> None:
     async def work(form: Format, version: int, codec: Codec, place: Path) -> None:
         async with Running(place) as broker:
-            broker.topics.create("topic", configs={"message.format.version": form.value})
+            await broker.topics.create("topic", configs={"message.format.version": form.value})
             peer = await Peer.of(broker)
             size = await filled(peer, form, codec)
             log = broker.replicas.partition("topic", 0).log.active.log
@@ -118,7 +118,7 @@ def test_a_reader_gets_the_sets_before_damage_then_its_code_and_one_line_is_logg
 def test_an_old_reader_gets_the_sets_before_a_zstd_batch_then_the_code_for_it(version: int, folder: Path) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             for codec in (Codec.NONE, Codec.GZIP, Codec.ZSTD, Codec.NONE):
                 answer = await produce(peer, "topic", made(records(RECORDS), Format.V2, codec), Format.V2)

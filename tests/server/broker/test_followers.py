@@ -28,6 +28,7 @@ from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
 from magicbyte.server.partitions.partition import ServedPartition
 from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers, _LeaderFetcher
 from magicbyte.server.partitions.writes import OPENED_BYTES
+from magicbyte.server.stores.orders import MetadataUpdate
 from server.broker.builders import made, produce, records
 from server.broker.clusters import Members, cluster, make, until
 from server.broker.serving import Peer
@@ -327,7 +328,8 @@ def test_a_topic_that_is_deleted_while_its_records_are_appended_is_refused_alone
 
             async def deleting(sets: Any) -> Any:
                 found = await real(sets)
-                leader.topics.forget("t")
+                update = MetadataUpdate(leader.cluster_view.live, {}, ["t"])
+                await leader.cluster_store.updated(update)
                 return found
 
             monkeypatch.setattr(leader.appends, "append_all", deleting)

@@ -91,7 +91,7 @@ def test_a_captured_request_is_answered_and_stored_as_the_broker_did_but_for_the
                 members = [case for case in found if case.info["topic"] == topic]
                 (settings,) = {tuple(settings_of(case).items()) for case in members}
                 most = max((case.info["partition"] for case in members if case.info["partition"] != NOWHERE), default=0)
-                broker.topics.create(topic, most + 1, configs=dict(settings))
+                await broker.topics.create(topic, most + 1, configs=dict(settings))
             peer = await Peer.of(broker)
             for case in found:
                 await one(broker, peer, clock, case)
@@ -138,7 +138,7 @@ def test_a_set_that_its_request_may_not_carry_is_refused_without_the_start_of_th
 
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             for records, code in wanted.items():
                 part = PartitionProduceData(index=0, records=records)

@@ -59,7 +59,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
 async def prepared(broker: Broker) -> Peer:
     """Return a connection to a broker where group `g` has committed 7."""
     await broker.groups.ensure_topic()
-    broker.topics.create("t", 1)
+    await broker.topics.create("t", 1)
     peer = await Peer.of(broker)
     assert await commit(peer, 7) == ErrorCode.NONE
     return peer

@@ -64,7 +64,7 @@ def test_a_large_set_is_stored_as_it_would_be_from_a_copy(folder: Path, form: Fo
 
     async def work() -> bytes:
         async with Running(folder, settings, clock) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             assert await produce(peer, data, version) == (0, 0)
             assert await produce(peer, data, version) == (0, COUNT)

@@ -16,9 +16,9 @@ from engine.log.damaged_directories import DAMAGES, Damage, copied
 from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.engine.log.append.record_set import record_set
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.sqlite import FILE_NAME
 from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.znodes import layout
 from server.broker.conftest import MEMORY
 from server.broker.serving import Peer
 from server.broker.test_offline_partitions import GOOD, after_a_start, created, takes_records, with_good_topic
@@ -37,8 +37,8 @@ def base() -> Iterator[Path]:
         async def make(broker: Broker, peer: Peer) -> None:
             for number in range(6):
                 await created(peer, f"more-{number:02}")
-            broker.topics.alter(GOOD, SETTINGS)
-            broker.topics.alter("more-03", OTHERS)
+            await broker.topics.alter(GOOD, lambda _: SETTINGS)
+            await broker.topics.alter("more-03", lambda _: OTHERS)
             assert broker.producer_ids.next() == 0
 
         with_good_topic(folder)
@@ -158,7 +158,7 @@ def test_an_enriched_topic_without_metadata_is_adopted_as_one(base: Path, folder
     path = copied(base, folder / "logs")
 
     async def make(broker: Broker, _: Peer) -> None:
-        broker.topics.create("rich", 1, 1, {"message.format.version": "enriched"})
+        await broker.topics.create("rich", 1, 1, {"message.format.version": "enriched"})
         broker.topics.log("rich", 0)
 
     after_a_start(path, make)

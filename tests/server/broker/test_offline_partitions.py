@@ -24,8 +24,8 @@ from magicbyte.engine.protocol.messages.metadata import MetadataRequest, Metadat
 from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata import layout
 from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.znodes import layout
 from server.broker.builders import asking, fetch, made, produce, read, records
 from server.broker.serving import Peer, Running
 from server.broker.test_pages import scrape
@@ -192,7 +192,7 @@ def test_adopting_costs_as_many_nodes_as_there_are_folders(folder: Path) -> None
         assert broker.topics.adopted == ["far"]
         assert broker.topics.known("far").partitions == MOST_PARTITIONS
         assert broker.metadata.children(layout.partitions_path("far")) == [str(MOST_PARTITIONS - 1)]
-        broker.topics.raise_leader_epoch("far", 3, 5)
+        await broker.topics.raise_leader_epoch("far", 3, 5)
         assert broker.topics.leader_epoch("far", 3) == 5
         await takes_records(peer, "far")
 

@@ -8,10 +8,10 @@ import pytest
 
 from builders import run
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.metadata.on_loop import LoopStore
-from magicbyte.server.metadata.transfer import transfer
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.transfer import transfer
 from server.broker.clusters import cluster, until
 from server.broker.serving import Clock, Peer
 from server.broker.succession import UNREACHABLE, Succession

@@ -144,7 +144,7 @@ def test_the_counters_equal_those_of_a_ledger_of_sent_and_fetched_records(tmp_pa
             peer = await Peer.of(broker)
             for stored in (Format.V0, Format.V1, Format.V2):
                 topic = f"stored.{stored.value}"
-                broker.topics.create(topic, configs={"message.format.version": stored.value})
+                await broker.topics.create(topic, configs={"message.format.version": stored.value})
                 end = 0
                 for sent in (Format.V0, Format.V1, Format.V2):
                     for codec, count in ((Codec.NONE, 3), (Codec.GZIP, 5)):
@@ -201,7 +201,7 @@ def test_a_set_that_stays_closed_counts_as_a_recompression_avoided_and_one_that_
 ) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic", configs={"message.format.version": "1"})
+            await broker.topics.create("topic", configs={"message.format.version": "1"})
             peer = await Peer.of(broker)
             for form in (Format.V1, Format.V1, Format.V2):
                 await produce(peer, "topic", made(records(10), form, Codec.GZIP), form)
@@ -216,7 +216,7 @@ def test_a_set_that_stays_closed_counts_as_a_recompression_avoided_and_one_that_
 def test_readers_and_writers_are_shown_by_client_id_software_and_version(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             hello = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.16.1")
             await peer.ask(hello, 3, ApiVersionsResponse)
@@ -246,7 +246,7 @@ def test_errors_are_those_of_a_ledger_of_what_was_answered(tmp_path: Path) -> No
 
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic", partitions=2)
+            await broker.topics.create("topic", partitions=2)
             peer = await Peer.of(broker)
             ledger: Counter[tuple[str, str]] = Counter()
             sound = made(records(3), Format.V2)
@@ -282,8 +282,8 @@ def test_errors_are_those_of_a_ledger_of_what_was_answered(tmp_path: Path) -> No
 def test_dashboards_made_for_kafka_find_what_they_ask_for(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic")
-            broker.topics.create("lacking", configs={"min.insync.replicas": "2"})
+            await broker.topics.create("topic")
+            await broker.topics.create("lacking", configs={"min.insync.replicas": "2"})
             broker.replicas.partition("lacking", 0)
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(1), Format.V2), Format.V2)
@@ -309,7 +309,7 @@ def test_dashboards_made_for_kafka_find_what_they_ask_for(tmp_path: Path) -> Non
 def test_syncs_that_appends_wait_for_are_timed(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED | {"log.flush.policy": "group-commit"}) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             for _ in range(3):  # each waits for its own
                 await produce(peer, "topic", made(records(1), Format.V2), Format.V2)
@@ -354,7 +354,7 @@ def test_a_label_may_hold_any_text(tmp_path: Path) -> None:
 def test_a_topic_that_is_deleted_leaves_the_page_and_stays_in_the_sums(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("gone")
+            await broker.topics.create("gone")
             peer = await Peer.of(broker)
             await produce(peer, "gone", made(records(7), Format.V2), Format.V2)
             await peer.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000), 1, DeleteTopicsResponse)
@@ -393,7 +393,7 @@ def test_the_reference_has_every_metric_and_no_other(tmp_path: Path) -> None:
 def test_the_page_is_open_metrics_where_that_is_asked_for(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
             status, text = await page(broker, "/metrics", "application/openmetrics-text; version=1.0.0")
@@ -430,7 +430,7 @@ def test_a_damaged_compacted_log_is_reported_in_one_line_and_two_numbers(
         given = SERVED | {"log.initial.task.delay.ms": "100000"}
         async with Running(tmp_path, given) as broker:
             own = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0"}
-            broker.topics.create("topic", configs=own)
+            await broker.topics.create("topic", configs=own)
             peer = await Peer.of(broker)
             for _ in range(100):
                 await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
@@ -456,7 +456,7 @@ def test_bytes_that_recovery_cuts_off_are_reported_when_the_broker_starts(
 ) -> None:
     async def work() -> None:
         async with Running(tmp_path) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
             peer.close()
@@ -577,7 +577,7 @@ def test_pages_with_a_token_or_for_certificates_are_not_open_to_the_network() ->
 def test_a_slow_request_is_a_line_that_says_whose_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         async with Running(tmp_path, {"slow.request.ms": "0"}) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(1), Format.V1), Format.V1)
             peer.close()
@@ -595,7 +595,7 @@ def test_the_time_a_fetch_waits_for_records_is_counted_separately(
 ) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED | {"slow.request.ms": "0"}) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             await fetch(peer, 4, asking("topic", 0, wait_ms=300))
             scraped = await scrape(broker)

@@ -56,7 +56,7 @@ async def read_all(peer: Peer, version: int, end: int) -> int:
 def test_clients_of_a_topic_are_known_by_their_requests(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic", configs={"message.format.version": "1"})
+            await broker.topics.create("topic", configs={"message.format.version": "1"})
             peer = await Peer.of(broker)
             await peer.ask(
                 ApiVersionsRequest(client_software_name="library", client_software_version="1.2"),
@@ -85,7 +85,7 @@ def test_clients_of_a_topic_are_known_by_their_requests(tmp_path: Path) -> None:
 def test_between_two_looks_only_what_happened_meanwhile_counts(tmp_path: Path) -> None:
     async def work() -> None:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic")
+            await broker.topics.create("topic")
             peer = await Peer.of(broker)
             await produce(peer, "topic", made(records(10), V2), V2)
             before = await scrape(f"127.0.0.1:{broker.http_port}")
@@ -215,7 +215,7 @@ def test_a_rehearsal_does_the_work_of_the_load() -> None:
 def test_a_plan_of_a_broker_that_runs_has_its_step_and_what_that_converts(tmp_path: Path) -> None:
     async def work() -> MigrationPlan:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic", configs={"message.format.version": "0"})
+            await broker.topics.create("topic", configs={"message.format.version": "0"})
             peer = await Peer.of(broker)
             for _ in range(4):
                 await produce(peer, "topic", made(records(50), V1, Codec.SNAPPY), V1)
@@ -277,7 +277,7 @@ def test_a_broker_that_has_no_compiled_loops_yet_is_noted_where_the_rehearsal_ha
 def test_a_cluster_and_its_directory_report_the_same_stored_formats(tmp_path: Path) -> None:
     async def work() -> dict[str, TopicFacts]:
         async with Running(tmp_path, SERVED) as broker:
-            broker.topics.create("topic", configs={"message.format.version": "1", "retention.ms": "77"})
+            await broker.topics.create("topic", configs={"message.format.version": "1", "retention.ms": "77"})
             peer = await Peer.of(broker)
             for codec in (Codec.NONE, Codec.GZIP):
                 await produce(peer, "topic", made(records(5), V1, codec), V1)

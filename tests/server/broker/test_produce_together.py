@@ -63,7 +63,7 @@ def values(broker: Broker, index: int) -> list[bytes | None]:
 async def serving(folder: Path, work: Any, **settings: str) -> None:
     named = {name.replace("_", "."): value for name, value in settings.items()}
     async with Running(folder, {"num.partitions": str(PARTITIONS), **KEEP_ALL, **named}) as broker:
-        broker.topics.create("topic")
+        await broker.topics.create("topic")
         await work(broker, await Peer.of(broker))
 
 

@@ -25,8 +25,8 @@ from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.coordinating.coordinating import has_partition
 from magicbyte.server.coordinating.partition_checks import _Question, _Questions
-from magicbyte.server.metadata import layout
 from magicbyte.server.stores.peers import PeerLink
+from magicbyte.server.stores.znodes import layout
 from server.broker.clusters import Members, cluster, make, until
 from server.broker.serving import Peer
 from server.broker.test_protocol_2 import RELEASE, SOFTWARE, done

@@ -30,9 +30,9 @@ from magicbyte.engine.protocol.messages.produce import (
 )
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.apis.admin_quotas import CLIENT_ID, IP, USER
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.settings.settings import LONG_MAX
+from magicbyte.server.stores.znodes import layout
 from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 from magicbyte.testing.world import World
 from server.broker.builders import asking, made, records
@@ -538,7 +538,7 @@ def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_afte
         await broker.served.cluster_store.start()
         assert broker.served.runtime.quotas.connections.of_addresses == {"10.0.0.1": 3}
         metadata.set("/config/users/a%3Db", b"no json")
-        await broker.served.cluster_store.reread("users", "a%3Db")
+        await broker.served.cluster_store.reread([("users", "a%3Db")])
         assert len(await told(peer)) == 3  # the others
 
     served(work)
@@ -616,13 +616,13 @@ def test_of_two_looks_at_a_quota_the_later_one_holds(monkeypatch: pytest.MonkeyP
             await proceed.wait()
             return found
 
-        for first in (store.start(), store.reread("clients", "test")):
+        for first in (store.start(), store.reread([("clients", "test")])):
             proceed.clear()
             monkeypatch.setattr(runtime.reading, "run", late)
             earlier = asyncio.ensure_future(first)
             await asyncio.sleep(0)
             metadata.set("/config/clients/test", layout.dump_config({}))
-            later = asyncio.ensure_future(store.reread("clients", "test"))
+            later = asyncio.ensure_future(store.reread([("clients", "test")]))
             await asyncio.wait([later], timeout=0.1)  # where it does not wait for the other, that is enough
             proceed.set()
             await asyncio.gather(earlier, later)

@@ -25,8 +25,8 @@ from magicbyte.engine.protocol import APIS, read_response, write_request
 from magicbyte.engine.protocol.messages import offset_commit as commit
 from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata.acl_nodes import LITERAL_CHANGES
 from magicbyte.server.settings.offer import OWN
+from magicbyte.server.stores.znodes.acl_nodes import LITERAL_CHANGES
 from server.broker.serving import Peer
 from server.broker.test_rights import REFUSED, serving
 
@@ -91,7 +91,7 @@ async def with_a_group(broker: Broker, peer: Peer) -> None:
     # The store reads the broker's own changes again, which is work of no request. It is notified before a later answer.
     await broker.cluster_store._watching().exists(LITERAL_CHANGES)
     async with asyncio.timeout(30):
-        while broker.cluster_store._is_reading_acls:
+        while broker.cluster_store._acls._is_reading:
             await asyncio.sleep(0.01)
 
 

@@ -34,7 +34,7 @@ from magicbyte.engine.protocol.messages import offset_commit as commit
 from magicbyte.engine.protocol.messages import offset_fetch as committed
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.broker.broker import Broker as Served
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 from magicbyte.testing import Broker
 from magicbyte.testing.certificates import Authority
 from server.broker.raw_logins import Raw, error_of
@@ -95,7 +95,7 @@ def test_25_27_damaged_or_weak_credentials_admit_no_user_and_the_log_is_not_fill
 
         async def put(text: str) -> None:
             broker.served.metadata.set(path, layout.dump_config({"SCRAM-SHA-256": text}))
-            await broker.served.cluster_store.reread("users", USER)
+            await broker.served.cluster_store.reread([("users", USER)])
 
         for text in (*[good.rpartition(",")[0]] * 30, f"{good},more=1", weak):
             await put(text)

@@ -37,7 +37,7 @@ def test_a_session_returns_only_changes_and_reads_on_from_the_given_offsets(fold
     async def work() -> None:
         async with Running(folder) as broker:
             for name in ("topic", "other", "third"):
-                broker.topics.create(name)
+                await broker.topics.create(name)
             peer = await Peer.of(broker)
 
             async def ask(request: FetchRequest) -> FetchResponse:

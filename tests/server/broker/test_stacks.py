@@ -51,7 +51,7 @@ async def stacks_of(folder: Path, message: Message, version: int) -> set[tuple[s
                 found.add(stack)
 
     async with Running(folder) as broker:
-        broker.topics.create("topic")
+        await broker.topics.create("topic")
         handle = broker.handler_of(ClientConnection("127.0.0.1", "peer", broker.config.listeners[0]))
         frame = memoryview(bytearray(bytes(write_request(message, version, correlation_id=1, client_id="c"))[4:]))
         await handle(memoryview(bytearray(frame)))  # imports, and opens the log

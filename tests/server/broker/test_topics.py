@@ -1,12 +1,16 @@
 """Topics over a metadata store and a log directory, without a server: what is made, kept, found again, finished."""
 
+import asyncio
+import inspect
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from magicbyte.engine.cluster.changes import SettingsChanged
+from magicbyte.engine.cluster.image import ConfigEntity, EntityKind
 from magicbyte.engine.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -22,12 +26,17 @@ from magicbyte.engine.log.files.filesystem import LocalFiles
 from magicbyte.engine.log.live.log_directory import LogDirectory, Settings
 from magicbyte.engine.ports import MetadataStore, TopicPartition
 from magicbyte.engine.records.encode import Format
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
+from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.serving.threads import Threads
 from magicbyte.server.settings.config import BrokerConfig
-from magicbyte.server.stores.cluster import ProducerIds, config_change_notification, found_cluster
-from magicbyte.server.stores.topic_nodes import log_config_of
+from magicbyte.server.stores.topic_logs import log_config_of
 from magicbyte.server.stores.topics import Topics
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.cluster import ProducerIds, found_cluster
+from magicbyte.server.stores.znodes.reading import image_of
+from magicbyte.server.stores.znodes.store import TreeStore
+from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 from server.broker.serving import Clock
 
 NOW = 1_700_000_000_000
@@ -45,6 +54,31 @@ def ids() -> Callable[[], uuid.UUID]:
     return next_id
 
 
+class Blocking:
+    """Topics whose coroutines run to their end when they are called."""
+
+    def __init__(self, topics: Topics, loop: asyncio.AbstractEventLoop) -> None:
+        self._topics, self._loop = topics, loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._topics, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+        return lambda *arguments, **named: self._loop.run_until_complete(found(*arguments, **named))
+
+    def alter(self, name: str, configs: dict[str, str], **named: Any) -> None:
+        self._loop.run_until_complete(self._topics.alter(name, lambda _topic: configs, **named))
+
+
+class OnLoop:
+    """Threads of which the work runs at once."""
+
+    async def run(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        return work(*arguments, **named)
+
+    run_short = run
+
+
 class World:
     """A log directory and a metadata store that outlive the topics over them. `start` is a start of the broker."""
 
@@ -54,23 +88,51 @@ class World:
         self.new_id = ids()
         self.logs: LogDirectory | None = None
         self.brokers: tuple[int, ...] | None = None  # of a cluster
+        self.loop = asyncio.new_event_loop()
 
-    def start(self) -> Topics:
+    def start(self) -> Any:
+        return self.loop.run_until_complete(self._start())
+
+    async def _start(self) -> Blocking:
         if self.logs is not None:
             self.logs.close()
         self.cluster_id = found_cluster(self.metadata, None, self.new_id)
-        settings = Settings(log_config_of(self.metadata, self.config), lambda: uuid.UUID(int=7).hex)
+        watching, threads = LoopStore(self.metadata), cast("Threads", OnLoop())
+        self.store = store = TreeStore(
+            self.metadata,
+            lambda: watching,
+            threads,
+            threads,
+            lambda work: self.loop.create_task(work),
+            lambda: WritingTerms(NOW, None),
+            is_shared=self.brokers is not None,
+        )
+        await store.start()
+        settings = Settings(log_config_of(lambda: store.image, self.config), lambda: uuid.UUID(int=7).hex)
         self.logs = LogDirectory.open(LocalFiles(), str(self.folder), settings, monotonic_ms=NOW)
-        brokers = None if self.brokers is None else lambda: self.brokers or ()
-        return Topics(self.metadata, self.config, self.logs, Clock(), self.new_id, brokers=brokers)
+        brokers = self.brokers or (0,)
+        topics = Topics(store, self.config, self.logs, Clock(), threads, self.new_id, brokers=lambda: brokers)
+        await topics.start()
+        return Blocking(topics, self.loop)
+
+    def reread(self, *topics: str) -> None:
+        """Read settings again, as after the notification of their change."""
+        self.loop.run_until_complete(self.store.reread([("topics", each) for each in topics]))
+
+    def close(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.sleep(0))
+        self.loop.close()
+        if self.logs is not None:
+            self.logs.release()
 
 
 @pytest.fixture
 def world(folder: Path) -> Iterator[World]:
     made = World(folder)
     yield made
-    if made.logs is not None:
-        made.logs.release()
+    made.close()
 
 
 def test_a_topic_is_found_again_as_it_was(world: World) -> None:
@@ -105,7 +167,7 @@ def test_what_is_only_checked_is_not_made(world: World) -> None:
     assert topics.create("t", 2, validate_only=True).partitions == 2
     assert topics.names() == []
     topics.create("t", 2)
-    assert topics.add_partitions("t", 5, validate_only=True).partitions == 5
+    topics.add_partitions("t", 5, validate_only=True)
     topics.alter("t", {"retention.ms": "5"}, validate_only=True)
     assert (topics.known("t").partitions, topics.known("t").configs) == (2, {})
     assert world.start().known("t") == topics.known("t")
@@ -151,7 +213,8 @@ def test_what_cannot_be_made_leaves_nothing(
 def test_partitions_are_added_after_the_existing_ones(world: World) -> None:
     topics = world.start()
     first = topics.create("t", 2)
-    assert topics.add_partitions("t", 4, assignments=[[0], [0]]).partitions == 4
+    topics.add_partitions("t", 4, assignments=[[0], [0]])
+    assert topics.known("t").partitions == 4
     for count, assignments, error in (
         (4, None, InvalidPartitionsError),
         ((1 << 31) - 1, None, InvalidPartitionsError),
@@ -179,7 +242,6 @@ def test_added_partitions_get_the_brokers_that_a_cluster_of_kafka_2_8_2_gave_the
     topics = world.start()
     topics.create("t", assignments=dict(enumerate(before)))
     for count in counts:
-        topics.refresh({"t"})
         topics.add_partitions("t", count)
     path = layout.topic_path("t")
     replicas = layout.TopicNode.load(path, world.metadata.get(path).data).replicas
@@ -228,12 +290,27 @@ def test_settings_that_are_invalid_in_the_tree_keep_no_broker_from_starting_and_
     assert again.log("t", 0).config == config.log
     assert {name: config.settings[name] for name in kept} == kept
     assert next(iter(strange)) in caplog.text
-    again.refresh(["t", "other"])
+    world.reread("t", "other")
     again.check_config(world.config)
     again.config_changed()
     assert again.known("t").config == config
     again.alter("t", {"retention.ms": "5"})
     assert again.known("t").config.log.retention_ms == 5
+
+
+def test_topics_whose_settings_cannot_be_read_delete_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    topics = world.start()
+    topics.create("t", configs={"retention.ms": "5"})
+    topics.log("t", 0)
+    world.metadata.set(layout.config_path("topics", "t"), b"no JSON")
+    again = world.start()
+    config = again.known("t").config
+    assert (config.log.retention_ms, config.compaction.min_lag_ms) == (-1, (1 << 63) - 1)
+    assert again.log("t", 0).config == config.log
+    assert "topic t: its settings cannot be read" in caplog.text
+    again.alter("t", {"retention.ms": "7"})
+    assert again.known("t").config.log.retention_ms == 7
+    assert world.start().known("t").configs == {"retention.ms": "7"}
 
 
 def test_settings_with_spaces_around_them_are_valid_as_in_kafka(world: World) -> None:
@@ -325,7 +402,7 @@ def test_no_deletion_that_a_crash_cut_off_anywhere_brings_records_back(folder: P
         again = world.start()
         assert again.names() == (["t"] if steps == 0 else [])
         assert (TopicPartition("t", 0) in world.logs.logs) == (steps == 0)
-        world.logs.release()
+        world.close()
 
 
 def test_logs_of_another_brokers_directory_become_topics_of_which_nothing_is_deleted(world: World) -> None:
@@ -386,8 +463,9 @@ def test_what_told_of_a_change_of_settings_is_taken_away_after_a_quarter_of_an_h
     found_cluster(world.metadata, None, ids())
     for minutes in (0, 10, 20, 40):
         clock.ms = NOW + minutes * 60_000
-        changes = config_change_notification(world.metadata, "topics", f"t{minutes}", clock.ms, None)
-        world.metadata.transaction(changes)
+        changed = [SettingsChanged(ConfigEntity(EntityKind.TOPIC, f"t{minutes}"), {})]
+        terms = WritingTerms(clock.ms, None)
+        world.metadata.transaction(node_changes(world.metadata, image_of(world.metadata), changed, terms))
         left = world.metadata.children("/config/changes")
         assert (
             left

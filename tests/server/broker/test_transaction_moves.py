@@ -28,7 +28,7 @@ from magicbyte.engine.records.entry import entries
 from magicbyte.engine.transactions.transaction import Transaction
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.coordinating.coordinating import has_partition
-from magicbyte.server.metadata.layout import TopicNode, topic_path
+from magicbyte.server.stores.znodes.layout import TopicNode, topic_path
 from server.broker.clusters import Members, cluster, make, until
 from server.broker.serving import Peer
 from server.broker.transacting import (

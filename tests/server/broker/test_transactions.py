@@ -401,7 +401,7 @@ def test_sets_that_are_taken_as_they_are_may_be_of_any_transaction(tmp_path: Pat
     async def work() -> None:
         async with serving(tmp_path) as (broker, peer):
             async with broker.runtime.directory:
-                broker.topics.create("copy", 1, 1, {IDENTICAL: "true"})
+                await broker.topics.create("copy", 1, 1, {IDENTICAL: "true"})
             pair = Pair(9, 0)
             assert await send(peer, pair, ("copy", 0), 0, b"a", key=None) == (0, 0)
             assert (await read(peer, ("copy", 0))).last_stable_offset == 0

@@ -49,7 +49,7 @@ def test_what_a_reader_knows_is_sent_by_the_system_alone_and_what_it_does_not_kn
 ) -> None:
     async def work() -> None:
         async with Running(folder) as broker:
-            broker.topics.create("topic", configs={"message.format.version": stored.value})
+            await broker.topics.create("topic", configs={"message.format.version": stored.value})
             peer = await Peer.of(broker)
             for _ in range(5):
                 assert (await produce(peer, "topic", made(records(50), stored, codec), stored)).error_code == 0

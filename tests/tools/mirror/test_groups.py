@@ -137,7 +137,7 @@ def test_groups_that_an_old_source_does_not_list_are_found_in_its_offsets(
     monkeypatch.setattr(group_names, "read_records", noted)
     settings = {"as.version": version, "offsets.topic.num.partitions": "1"}
     with Broker(settings) as source, Broker() as target:
-        source.served.topics.create("topic")
+        create_topic(source)
         pair = Pair(source, target)
         pair.run(lambda here, _: send(here, "topic", 0, some(0, 350)))
         commit(pair, "first", 300)
@@ -156,13 +156,19 @@ def test_groups_that_an_old_source_does_not_list_are_found_in_its_offsets(
     assert read == [(0, 1), (1, 2)]
 
 
+def create_topic(broker: Broker) -> None:
+    thread = broker._thread
+    assert thread is not None
+    thread.run(broker.served.topics.create("topic"))
+
+
 def test_groups_whose_offsets_may_not_be_read_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(_: Client, topic: str, partition: int) -> tuple[int, int]:
         raise BrokerError(f"offsets of {topic}-{partition}", ErrorCode.TOPIC_AUTHORIZATION_FAILED, broker="broker 0")
 
     monkeypatch.setattr(group_names, "bounds", refused)
     with Broker({"as.version": "0.9.0"}) as source, Broker() as target:
-        source.served.topics.create("topic")
+        create_topic(source)
         pair = Pair(source, target)
         pair.run(lambda here, _: send(here, "topic", 0, some(0, 10)))
         commit(pair, "listed", 3)

@@ -115,6 +115,13 @@ def credential_part(user: str, mechanism: str) -> DamagedPart:
     return DamagedPart(DamagedSection.CREDENTIAL, f"{mechanism} {user}")
 
 
+def settings_part(entity: ConfigEntity) -> DamagedPart:
+    """Return the part that is damaged if the settings of a topic or broker cannot be read; "" for all brokers."""
+    is_topic = entity.kind is EntityKind.TOPIC
+    section = DamagedSection.TOPIC_SETTINGS if is_topic else DamagedSection.BROKER_SETTINGS
+    return DamagedPart(section, entity.name or "")
+
+
 def users_with_damage(damage: Iterable[DamagedPart]) -> set[str]:
     """Return the users with a credential that cannot be read."""
     return {part.name.partition(" ")[2] for part in damage if part.section is DamagedSection.CREDENTIAL}

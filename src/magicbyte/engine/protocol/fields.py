@@ -9,6 +9,7 @@ Sources: Kafka's message generator; KIP-482 (flexible versions); KIP-625 (packed
 
 from __future__ import annotations
 
+import base64
 import struct
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,13 @@ T = TypeVar("T")
 
 new: Final = object.__new__
 NULL_UUID: Final = uuid.UUID(int=0)  # what Kafka writes for "no id"
+
+
+def id_text(value: uuid.UUID) -> str:
+    """Return an id as Kafka writes it in text: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
 LONGEST_STRING: Final = 0x7FFF  # bytes, in flexible versions too
 ONE_BYTE: Final = 0x80  # smaller varints take one byte
 EMPTY_STRUCTS: Final = 1000  # elements without bytes that an array may have: they cost their sender nothing

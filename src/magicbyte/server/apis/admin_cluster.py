@@ -65,8 +65,7 @@ async def describe_cluster(broker: BrokerParts, request: Request[DescribeCluster
     if message.endpoint_type != _BROKERS:
         why = f"endpoint type {message.endpoint_type}: expected 1 (brokers)"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=why)
-    if broker.cache is not None:
-        await broker.cache.until_first_update()
+    await broker.cluster_view.until_first_update()
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         controller_id=broker.cluster_view.controller_id,

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from magicbyte.engine.cluster import store
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.cluster.changes import ProposedChange, SettingsChanged
+from magicbyte.engine.cluster.image import ClusterImage, ConfigEntity, EntityKind
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError, InvalidRequestError, MagicbyteError
 from magicbyte.engine.log.files.names import check_topic_name
-from magicbyte.engine.ports import CreateNode, SetNode
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.alter_configs import (
     AlterConfigsRequest,
@@ -37,7 +39,6 @@ from magicbyte.engine.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from magicbyte.server.metadata import layout
 from magicbyte.server.serving import loggers
 from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
@@ -51,7 +52,6 @@ from magicbyte.server.serving.authorization import (
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 from magicbyte.server.stores import configs
-from magicbyte.server.stores.cluster import config_change_notification
 from magicbyte.server.stores.configs import ConfigChange, ConfigSource, Described, Synonym
 
 if TYPE_CHECKING:
@@ -204,21 +204,29 @@ def _partly(changes: list[ConfigChange]) -> Rewrite:
 
 
 async def _alter(broker: BrokerParts, kind: int, name: str, rewrite: Rewrite, validate_only: bool) -> None:
-    async with broker.runtime.directory:
-        if kind == TOPIC:
-            topic = broker.topics.known(name)
-            own = rewrite(topic.configs, topic.config.settings)
-            await broker.runtime.writing.run(broker.topics.alter, name, dict(own), validate_only=validate_only)
-            return
-        if not (kind == BROKER and name == _ALL_BROKERS):
-            _check_broker(broker, kind, name)
-        if kind == BROKER_LOGGER:
-            raise InvalidRequestError("AlterConfigs cannot change the levels of loggers: use IncrementalAlterConfigs")
-        await _alter_broker(broker, name, rewrite, validate_only=validate_only)
+    if kind == TOPIC:
+        await broker.topics.alter(
+            name, lambda topic: rewrite(topic.configs, topic.config.settings), validate_only=validate_only
+        )
+        return
+    if not (kind == BROKER and name == _ALL_BROKERS):
+        _check_broker(broker, kind, name)
+    if kind == BROKER_LOGGER:
+        raise InvalidRequestError("AlterConfigs cannot change the levels of loggers: use IncrementalAlterConfigs")
+    entity = ConfigEntity(EntityKind.BROKER, None if name == _ALL_BROKERS else name)
+
+    def decide(_image: ClusterImage) -> list[ProposedChange]:
+        return [SettingsChanged(entity, _of_brokers(broker, rewrite, for_all=entity.name is None))]
+
+    if validate_only:
+        decide(broker.cluster_store.image)
+    else:
+        await store.change(broker.cluster_store, decide)
 
 
-async def _alter_broker(broker: BrokerParts, name: str, rewrite: Rewrite, *, validate_only: bool) -> None:
-    config, for_all = broker.runtime.config, name == _ALL_BROKERS
+def _of_brokers(broker: BrokerParts, rewrite: Rewrite, *, for_all: bool) -> dict[str, str]:
+    """Return the new settings of all brokers, or of this one. Raises InvalidRequestError."""
+    config = broker.runtime.config
     before = config.of_all if for_all else config.of_this
     after = rewrite(before, config.texts)
     configs.check_broker_changes(before, after)
@@ -230,21 +238,7 @@ async def _alter_broker(broker: BrokerParts, name: str, rewrite: Rewrite, *, val
         broker.topics.check_config(trial)
     except InvalidConfigError as error:  # with Kafka's message for a broker's settings
         raise InvalidRequestError(str(error)) from error
-    if validate_only:
-        return
-    entity = layout.DEFAULT_ENTITY if for_all else name
-    path, metadata = layout.config_path("brokers", entity), broker.metadata
-    data, now_ms = layout.dump_config(after), broker.runtime.clock.now_ms()
-
-    def change() -> None:
-        node = SetNode(path, data) if metadata.exists(path) is not None else CreateNode(path, data)
-        metadata.transaction(
-            [node, *config_change_notification(metadata, "brokers", entity, now_ms, config.tree_protocol)]
-        )
-
-    await broker.runtime.writing.run(change)
-    config.change(of_all, of_this)
-    broker.config_changed()
+    return after
 
 
 def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Rights:

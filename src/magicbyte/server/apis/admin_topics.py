@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.quotas import MutationQuota
     from magicbyte.server.serving.request import Handler
     from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.topic_table import ServedTopic
+    from magicbyte.server.stores.topics import ServedTopic
 
 _FIRST_WITH_CONFIGS: Final = 5  # of CreateTopics
 _FIRST_WITH_IDS: Final = 6  # of DeleteTopics
@@ -89,16 +88,14 @@ def check_controller(view: ClusterView) -> None:
 
 
 async def _until(broker: BrokerParts, is_known: Callable[[], bool], timeout_ms: int) -> bool:
-    """Wait, in a cluster, until the controller's update has arrived; return whether it did in time."""
-    return broker.cache is None or await broker.cache.until(is_known, max(timeout_ms, 0) / 1000)
+    """Wait until the controller's update has arrived; return whether it did in time."""
+    return await broker.cluster_view.until(is_known, max(timeout_ms, 0) / 1000)
 
 
 def _has_leaders(broker: BrokerParts, name: str, partitions: int) -> bool:
     """Return whether all partitions of a topic have a leader, as far as this broker knows."""
-    topic, cache = broker.topics.get(name), broker.cache
-    return (
-        topic is not None and topic.partitions >= partitions and (cache is None or cache.has_leaders(name, partitions))
-    )
+    topic = broker.topics.get(name)
+    return topic is not None and topic.partitions >= partitions and broker.cluster_view.has_leaders(name, partitions)
 
 
 async def create_topics(broker: BrokerParts, request: Request[CreateTopicsRequest]) -> CreateTopicsResponse:
@@ -120,10 +117,9 @@ async def create_topics(broker: BrokerParts, request: Request[CreateTopicsReques
                 check_controller(broker.cluster_view)
                 if left < 0:
                     raise PolicyViolationError(f"expected up to {MOST_PARTITIONS} partitions in a request")
-                create, writing = partial(_create, broker, wanted), broker.runtime.writing
                 if quota.is_limiting and not message.validate_only:  # only valid requests count towards the quota
-                    quota.take((await writing.run(create, validate_only=True)).partitions)
-                topic = await writing.run(create, validate_only=message.validate_only)
+                    quota.take((await _create(broker, wanted, validate_only=True)).partitions)
+                topic = await _create(broker, wanted, validate_only=message.validate_only)
             except MagicbyteError as error:
                 results.append(_not_created(wanted.name, error.code, str(error)))
                 continue
@@ -160,8 +156,8 @@ async def _finish(
         result.error_message = f"{done}, but logs could not be created: {fault}"
 
 
-def _create(broker: BrokerParts, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
-    return broker.topics.create(
+async def _create(broker: BrokerParts, wanted: CreatableTopic, *, validate_only: bool) -> ServedTopic:
+    return await broker.topics.create(
         wanted.name,
         None if wanted.num_partitions == _BROKERS_OWN else wanted.num_partitions,
         None if wanted.replication_factor == _BROKERS_OWN else wanted.replication_factor,
@@ -209,7 +205,7 @@ async def _make_logs(broker: BrokerParts, topic: str, partitions: range) -> LogD
 
     Not for hundreds of partitions, which would take longer than the client waits.
     """
-    if broker.cache is not None:  # the assigned brokers create logs
+    if broker.cluster_store.is_shared:  # the assigned brokers create logs
         return None
     try:
         for partition in partitions[:_MADE_AT_ONCE]:
@@ -235,11 +231,10 @@ async def create_partitions(broker: BrokerParts, request: Request[CreatePartitio
                     code, why = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
                 else:
                     check_controller(broker.cluster_view)
-                    grow, writing = partial(_grow, broker, wanted), broker.runtime.writing
                     if quota.is_limiting and not message.validate_only:
-                        await writing.run(grow, validate_only=True)
+                        await _grow(broker, wanted, validate_only=True)
                         quota.take(wanted.count - broker.topics.known(wanted.name).partitions)
-                    await writing.run(grow, validate_only=message.validate_only)
+                    await _grow(broker, wanted, validate_only=message.validate_only)
             except MagicbyteError as error:
                 code, why = error.code, str(error)
             results.append(CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=why))
@@ -256,10 +251,10 @@ async def create_partitions(broker: BrokerParts, request: Request[CreatePartitio
     return CreatePartitionsResponse(results=results)
 
 
-def _grow(broker: BrokerParts, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+async def _grow(broker: BrokerParts, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
     given = wanted.assignments
     assignments = None if given is None else [each.broker_ids for each in given]
-    broker.topics.add_partitions(wanted.name, wanted.count, assignments=assignments, validate_only=validate_only)
+    await broker.topics.add_partitions(wanted.name, wanted.count, assignments=assignments, validate_only=validate_only)
 
 
 async def delete_topics(broker: BrokerParts, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
@@ -281,7 +276,7 @@ async def delete_topics(broker: BrokerParts, request: Request[DeleteTopicsReques
     names = [name for name in deleted if name is not None]
     await _until(broker, lambda: not any(map(broker.topics.get, names)), request.message.timeout_ms)
     for name in names:
-        if broker.cache is not None and broker.topics.get(name) is not None:
+        if broker.topics.get(name) is not None:
             deleted[name].error_code = ErrorCode.REQUEST_TIMED_OUT
             deleted[name].error_message = f"topic {name} is still being deleted"
     return DeleteTopicsResponse(responses=results)
@@ -304,8 +299,8 @@ async def _delete(
         result.name, result.topic_id = topic.name, topic.id
         check_controller(broker.cluster_view)
         quota.take(topic.partitions)
-        if broker.cache is not None:
-            await broker.runtime.writing.run(broker.topics.begin_delete, topic.name)
+        if broker.cluster_store.is_shared:
+            await broker.topics.begin_delete(topic.name)
             return result
         await broker.topic_changes.delete(topic)
         broker.coordinators.topic_deleted(topic.name)

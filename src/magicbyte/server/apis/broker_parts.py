@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from magicbyte.server.coordinating.topic_changes import TopicChanges
 
 if TYPE_CHECKING:
-    from magicbyte.engine.cluster.store import ClusterStore
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import MetadataStore
     from magicbyte.server.apis.sessions import Sessions
@@ -22,30 +21,29 @@ if TYPE_CHECKING:
     from magicbyte.server.partitions.throttles import ReplicationThrottle
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.stores.authorizer import Authorizer
-    from magicbyte.server.stores.cluster import ProducerIds
     from magicbyte.server.stores.cluster_view import ClusterView
     from magicbyte.server.stores.controller import ControllerService
     from magicbyte.server.stores.membership import Membership
-    from magicbyte.server.stores.metadata_cache import MetadataCache
     from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.znodes.cluster import ProducerIds
+    from magicbyte.server.stores.znodes.store import TreeStore
 
 
 @dataclass(frozen=True, eq=False)
 class BrokerParts:
     """The parts of a broker that its handlers use: their first parameter.
 
-    `cache` and `membership` are None for a broker that is a cluster by itself, `authorizer` if everything is allowed.
+    `membership` is None for a broker that is a cluster by itself, `authorizer` if everything is allowed.
     `controller` returns the candidate, None until it exists.
     """
 
     runtime: Runtime
     cluster_id: str
     metadata: MetadataStore
-    cluster_store: ClusterStore
+    cluster_store: TreeStore
     logs: LogDirectory
     topics: Topics
     cluster_view: ClusterView
-    cache: MetadataCache | None
     membership: Membership | None
     controller: Callable[[], ControllerService | None]
     replicas: Replicas
@@ -56,7 +54,6 @@ class BrokerParts:
     sessions: Sessions
     leader_throttle: ReplicationThrottle
     authorizer: Authorizer | None
-    config_changed: Callable[[], None]
 
     @cached_property
     def topic_changes(self) -> TopicChanges:

@@ -35,12 +35,12 @@ from magicbyte.server.serving.authorization import (
     WholeRight,
 )
 from magicbyte.server.serving.routes import ALL_PARTITIONS, MIB, Route
+from magicbyte.server.stores.orders import update_of
 
 if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.request import Request
     from magicbyte.server.stores.membership import Membership
-    from magicbyte.server.stores.metadata_cache import MetadataCache
 
 _ControlRequest: TypeAlias = (
     "Request[LeaderAndIsrRequest] | Request[StopReplicaRequest] | Request[UpdateMetadataRequest]"
@@ -53,14 +53,13 @@ _FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica with an operation for ea
 
 class _ClusterState(NamedTuple):
     replicas: ClusterReplicas
-    cache: MetadataCache
     membership: Membership
 
 
 def _cluster_of(broker: BrokerParts) -> _ClusterState | None:
-    if broker.membership is None or broker.cache is None or not isinstance(broker.replicas, ClusterReplicas):
+    if broker.membership is None or not isinstance(broker.replicas, ClusterReplicas):
         return None
-    return _ClusterState(broker.replicas, broker.cache, broker.membership)
+    return _ClusterState(broker.replicas, broker.membership)
 
 
 def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
@@ -140,8 +139,7 @@ async def _know(broker: BrokerParts, counts: Mapping[str, int]) -> None:
     if not new:
         return
     try:
-        async with broker.runtime.directory:
-            await broker.runtime.writing.run(broker.topics.refresh, new)
+        await broker.cluster_store.announced(new)
     except (MetadataError, NetworkError) as error:
         log.warning("topics %s cannot be read from the metadata tree: %s", ", ".join(sorted(new)[:20]), error)
 
@@ -188,16 +186,13 @@ async def update_metadata(broker: BrokerParts, request: Request[UpdateMetadataRe
         fault = _fault(cluster, request)
         if fault:
             return UpdateMetadataResponse(error_code=fault)
-        update = cluster.cache.update(message)
-        counts = {name: cluster.cache.count(name) for name in update.topics}
-        await _know(broker, counts)
-        for name in update.deleted:
-            if broker.topics.get(name) is not None:
-                broker.topics.forget(name)
-                broker.runtime.metrics.forget(name)
-                if broker.coordinators.of(name) is None:
-                    broker.coordinators.groups.topic_deleted(name)
-        cluster.cache.notify_waiters()
+        update = update_of(message, broker.runtime.config.inter_broker_listener.name)
+        deleted = [name for name in update.deleted if broker.topics.get(name) is not None]
+        await broker.cluster_store.updated(update)
+        for name in deleted:
+            broker.runtime.metrics.forget(name)
+            if broker.coordinators.of(name) is None:
+                broker.coordinators.groups.topic_deleted(name)
     return UpdateMetadataResponse()
 
 

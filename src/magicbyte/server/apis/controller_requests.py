@@ -50,7 +50,6 @@ from magicbyte.engine.protocol.messages.list_partition_reassignments import (
 )
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
-from magicbyte.server.metadata import layout
 from magicbyte.server.serving.authorization import (
     ACT,
     CLUSTER_REFUSED,
@@ -60,6 +59,7 @@ from magicbyte.server.serving.authorization import (
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
+from magicbyte.server.stores.znodes.cluster import PRODUCER_ID_BLOCK
 
 if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
@@ -268,7 +268,7 @@ async def allocate_producer_ids(
     except (NotControllerError, StaleBrokerEpochError) as error:
         return AllocateProducerIdsResponse(error_code=error.code)
     first = await broker.runtime.writing.run(broker.producer_ids.block_for, message.broker_id)
-    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=layout.PRODUCER_ID_BLOCK)
+    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=PRODUCER_ID_BLOCK)
 
 
 def _altered(key: TopicPartition, answer: IsrAnswer) -> AlterPartitionResponsePartitionData:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, MetadataError
 from magicbyte.engine.groups.offsets import refused_in_transaction
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import OFFSET_FETCH_OF_GROUPS, OFFSET_FETCH_WITH_CODE
@@ -62,7 +63,6 @@ from magicbyte.engine.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from magicbyte.server.coordinating.verification import offsets_refusal
-from magicbyte.server.metadata import layout
 from magicbyte.server.serving.authorization import (
     GROUP_REFUSED,
     READ_GROUP,
@@ -75,6 +75,7 @@ from magicbyte.server.serving.authorization import (
     need_of_topic,
 )
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
+from magicbyte.server.stores.znodes import consumer_offsets
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
@@ -124,18 +125,10 @@ async def _commit_to_tree(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len((partition.committed_metadata or "").encode()) > broker.runtime.config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    path, data = layout.consumer_offset_path(group, topic, index), str(partition.committed_offset).encode()
-    metadata = broker.metadata
-
-    def commit() -> None:
-        if metadata.exists(path) is None:
-            metadata.create(path, data, parents=True)
-        else:
-            metadata.set(path, data)
-
+    key, commit = TopicPartition(topic, index), consumer_offsets.commit
     try:
         async with broker.runtime.directory:
-            await broker.runtime.writing.run(commit)
+            await broker.runtime.writing.run(commit, broker.metadata, group, key, partition.committed_offset)
     except MetadataError as error:
         broker.runtime.complaints.line(log, "the metadata tree", "offsets", "%s", error)
         return ErrorCode.UNKNOWN_SERVER_ERROR
@@ -161,14 +154,13 @@ async def offset_fetch(broker: BrokerParts, request: Request[OffsetFetchRequest]
 
 
 async def _fetch_from_tree(broker: BrokerParts, group: str, topic: str, index: int) -> OffsetFetchResponsePartition:
-    node = None
+    offset, key = None, TopicPartition(topic, index)
     if _is_node_name(group) and await broker.replicas.known_partition(topic, index) is not None:
-        path = layout.consumer_offset_path(group, topic, index)
-        node = await broker.runtime.reading.run(broker.metadata.exists, path)
-    if node is None or not node.data.isdigit():
+        offset = await broker.runtime.reading.run(consumer_offsets.committed, broker.metadata, group, key)
+    if offset is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, error_code=code)
-    return OffsetFetchResponsePartition(partition_index=index, committed_offset=int(node.data))
+    return OffsetFetchResponsePartition(partition_index=index, committed_offset=offset)
 
 
 def _is_node_name(group: str) -> bool:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.quotas import MutationQuota
     from magicbyte.server.serving.request import Handler, Request
-    from magicbyte.server.stores.topic_table import ServedTopic
-    from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.topics import ServedTopic, Topics
 
 # Without an authorizer all operations are allowed; the bits are numbers of ACL operations.
 _FIRST_OF_ALL_BY_NULL: Final = 1
@@ -46,8 +45,7 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 async def metadata(broker: BrokerParts, request: Request[MetadataRequest]) -> MetadataResponse:
     """Return the brokers' addresses on the client's listener, and the topics."""
     message, turns = request.message, request.turns
-    if broker.cache is not None:
-        await broker.cache.until_first_update()
+    await broker.cluster_view.until_first_update()
     asked = message.topics
     if asked is None or (not asked and request.version == 0):
         described = []
@@ -123,7 +121,7 @@ def _describe(broker: BrokerParts, topic: ServedTopic) -> MetadataResponseTopic:
                 isr_nodes=state.isr,
                 offline_replicas=state.offline,
             )
-            for index, state in enumerate(broker.cluster_view.partitions(topic))
+            for index, state in enumerate(broker.cluster_view.partitions(topic.name))
         ],
     )
 

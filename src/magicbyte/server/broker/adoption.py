@@ -18,17 +18,18 @@ from magicbyte.engine.printable import logger
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import TOPIC_IDS, line_of
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.salvage import is_served
 from magicbyte.server.metadata.sqlite import FILE_NAME
 from magicbyte.server.settings.kept_format import Kept
+from magicbyte.server.stores.znodes.kept_settings import keep_settings, kept_settings, path_of
+from magicbyte.server.stores.znodes.salvage import is_served
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.log.live.partition_log import PartitionLog
-    from magicbyte.engine.ports import MetadataStore, Node
+    from magicbyte.engine.ports import MetadataStore
     from magicbyte.server.settings.config import BrokerConfig
 
 log = logger(__name__)
@@ -53,9 +54,8 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
 
     Raises InvalidConfigError if they contradict given settings.
     """
-    path = layout.directory_path(config.broker_id)
-    node = metadata.exists(path)
-    before = _shown_by_records(logs) if node is None else _kept_in(node, path, logs)
+    kept = kept_settings(metadata, config.broker_id)
+    before = _shown_by_records(logs) if kept is None else _kept_of(kept, config.broker_id, logs)
     stored, spoken = config.adopt({} if before is None else before.settings())
     now = Kept(stored, line_of(spoken))
     names = ", ".join(f"{name}={text}" for name, text in config.of_directory.items())
@@ -67,22 +67,17 @@ def adopt(config: BrokerConfig, metadata: MetadataStore, logs: LogDirectory) -> 
         log.warning("%s was readable for Kafka %s, and no longer is: the settings require %s",
                     logs.path, _line(before), _line(now))  # fmt: skip
     config.adopt(now.settings())  # the same values, which `warn_beyond` uses
-    data = layout.dump_config(now.settings())
-    if node is None:
-        metadata.create(path, data, parents=True)
-    elif node.data != data:
-        metadata.set(path, data)
+    keep_settings(metadata, config.broker_id, now.settings())
 
 
-def _kept_in(node: Node, path: str, logs: LogDirectory) -> Kept:
-    """Return the format and protocol in a node. Raises LogDirectoryError for values that this version does not know."""
-    settings = layout.load_config(path, node.data)
+def _kept_of(settings: Mapping[str, str], broker_id: int, logs: LogDirectory) -> Kept:
+    """Return the stored format and protocol. Raises LogDirectoryError for values that this version does not know."""
     try:
         return Kept.of(settings)
     except InvalidConfigError as error:
         raise LogDirectoryError(
-            f"{logs.path}: node {path} of the metadata ({FILE_NAME}, without a cluster): {error}: it is damaged, or a "
-            "later version of magicbyte wrote it: start that version, or restore the metadata"
+            f"{logs.path}: node {path_of(broker_id)} of the metadata ({FILE_NAME}, without a cluster): {error}: it is "
+            "damaged, or a later version of magicbyte wrote it: start that version, or restore the metadata"
         ) from error
 
 
@@ -133,10 +128,3 @@ def _protocol_of_groups(each: PartitionLog) -> tuple[int, ...]:
     groups = [value.version for value in found.groups.values()]
     offsets = [value.version for places in found.offsets.values() for value in places.values()]
     return needed_protocol(max(groups, default=0), max(offsets, default=0))
-
-
-def forget(metadata: MetadataStore) -> None:
-    """Forget the remembered settings: the next start uses the records."""
-    parent = layout.directory_path(0).rpartition("/")[0]
-    for name in metadata.children(parent) if metadata.exists(parent) is not None else []:
-        metadata.delete(f"{parent}/{name}")

@@ -10,7 +10,7 @@ import contextlib
 import math
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.access.net import descriptors
 from magicbyte.access.net.network import Network
 from magicbyte.access.net.server import Entrance, Handler, PeerLimits, Server
-from magicbyte.engine.cluster.brokers import BrokerEndpoint
-from magicbyte.engine.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError
+from magicbyte.engine.cluster.brokers import BrokerEndpoint, RegisteredBroker, Registration
+from magicbyte.engine.cluster.changes import BrokerRegistered, ControllerChanged, DamageChanged, SettingsChanged
+from magicbyte.engine.cluster.image import ConfigEntity, EntityKind, settings_part
+from magicbyte.engine.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError, MetadataError
 from magicbyte.engine.extras import require
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.directory import parse_file
@@ -29,16 +31,13 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import registration_version
-from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.apis.broker_parts import BrokerParts
 from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.apis.sessions import Sessions
 from magicbyte.server.broker import adoption
 from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
 from magicbyte.server.coordinating.coordinators import Coordinators
-from magicbyte.server.metadata.layout import DEFAULT_ENTITY, dump_broker
 from magicbyte.server.metadata.on_loop import LoopStore
-from magicbyte.server.metadata.salvage import open_metadata
 from magicbyte.server.partitions.appends import Appends
 from magicbyte.server.partitions.background import Background
 from magicbyte.server.partitions.replicas import Replicas
@@ -48,12 +47,14 @@ from magicbyte.server.serving.request import ClientConnection
 from magicbyte.server.serving.runtime import Runtime
 from magicbyte.server.serving.threads import SystemThreads, Threads
 from magicbyte.server.settings.kept_format import warn_beyond
-from magicbyte.server.stores import cluster
-from magicbyte.server.stores.cluster_view import ViewAlone
-from magicbyte.server.stores.election import elect
-from magicbyte.server.stores.features import TRANSACTION_VERSION
-from magicbyte.server.stores.topic_nodes import keep_all, log_config_of, refused_of, settings_of
+from magicbyte.server.stores.cluster_view import ClusterView
+from magicbyte.server.stores.topic_logs import log_config_of, refused_of
 from magicbyte.server.stores.topics import Topics
+from magicbyte.server.stores.znodes import cluster
+from magicbyte.server.stores.znodes.election import elect
+from magicbyte.server.stores.znodes.features import TRANSACTION_VERSION
+from magicbyte.server.stores.znodes.salvage import open_metadata
+from magicbyte.server.stores.znodes.salvaged import keep_all
 from magicbyte.server.stores.znodes.store import TreeStore
 from magicbyte.server.stores.znodes.writing import WritingTerms
 
@@ -61,19 +62,19 @@ if TYPE_CHECKING:
     from random import Random
 
     from magicbyte.access.net.http import Pages
+    from magicbyte.engine.cluster.changes import ClusterChange
+    from magicbyte.engine.cluster.image import ClusterImage
     from magicbyte.engine.ports import Clock, MetadataStore, WritableFileSystem
     from magicbyte.server.coordinating.groups import Groups
     from magicbyte.server.coordinating.transactions import Transactions
     from magicbyte.server.metadata.on_loop import OpenSession
-    from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.listeners import Listener
     from magicbyte.server.stores.authorizer import Authorizer
-    from magicbyte.server.stores.cluster_view import ClusterView
     from magicbyte.server.stores.controller import ControllerService
     from magicbyte.server.stores.links import Links
     from magicbyte.server.stores.membership import Membership
-    from magicbyte.server.stores.metadata_cache import MetadataCache
+    from magicbyte.server.stores.znodes.zookeeper_security import ZooKeeperSecurity
 
 log = logger(__name__)
 
@@ -85,7 +86,7 @@ class Broker:
     """One broker. `start` it, and `stop` it on the same event loop.
 
     It is a cluster by itself, and leads all partitions, unless it has the tree of a cluster: `session` opens that, or
-    `zookeeper.connect` names it. Then it has a `membership`, and `cache` holds the controller's updates.
+    `zookeeper.connect` names it. Then it has a `membership`.
 
     It creates all other objects of `broker/` and gives each the parts that it uses; none is given the broker
     (docs/decisions/0015). `runtime` exists from the beginning, `parts` once the logs are open. `ports` are the
@@ -141,7 +142,6 @@ class Broker:
         self._files, self._threads = files or LocalFiles(), threads
         self._session = session or _zookeeper(config)
         self.membership: Membership | None = None
-        self.cache: MetadataCache | None = None
         self._opened = contextlib.AsyncExitStack()  # closed at the end, in reverse order
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
@@ -163,18 +163,15 @@ class Broker:
         try:
             if self._session is not None:
                 await self._join_session(self._session)
-            self._open()
+            await self._open()
             self._background = background = Background(self.runtime, self.logs, self.topics)
             self._make_services(background)
-            await self.cluster_store.start()
             self.cluster_store.subscribe(self.runtime.quotas.cluster_changed)
+            self.cluster_store.subscribe(self._cluster_changed)
             if self.config.authorizer_class_name:
                 from magicbyte.server.stores.authorizer import Authorizer
 
-                alone, membership = LoopStore(self.metadata, self.writing.run), self.membership
-                await self.cluster_store.follow_acls(
-                    lambda: alone if membership is None else membership.store, self.runtime.spawn
-                )
+                await self.cluster_store.follow_acls()
                 self.authorizer = Authorizer(self.config, self.cluster_store)
             self.parts = self._all_parts(background)
             await self._listen()
@@ -189,7 +186,6 @@ class Broker:
         """Begin a session of the cluster's tree; the controller decides what this broker leads and follows."""
         from magicbyte.server.stores.links import Links
         from magicbyte.server.stores.membership import Membership
-        from magicbyte.server.stores.metadata_cache import MetadataCache
 
         self.links = links = await self.reading.run(Links.of, self.runtime)
         self.membership = membership = Membership(
@@ -197,43 +193,41 @@ class Broker:
             links,
             session,
             self._threads("metadata", 1),
-            settings_changed=self.settings_changed,
-            session_renewed=self._session_renewed,
+            session_renewed=lambda: self.cluster_store.session_renewed(),
+            controller_changed=lambda *controller: self.cluster_store.follow([ControllerChanged(*controller)]),
         )
         await membership.open()
         self._opened.push_async_callback(membership.close)
-        listener = self.config.inter_broker_listener.name
-        self.cache = MetadataCache(
-            self.node_id, listener, lambda: NO_BROKER if self.controller is None else self.controller.controller_id
-        )
 
-    def _session_renewed(self) -> None:
-        if self.authorizer is not None:
-            self.cluster_store.acls_changed()
-
-    def _open(self) -> None:
+    async def _open(self) -> None:
         path = str(Path(self.config.log_directory).absolute())
         self.metadata = self._open_metadata(path)
-        self.cluster_store = TreeStore(
+        alone, membership = LoopStore(self.metadata, self.writing.run), self.membership
+        self.cluster_store = store = TreeStore(
             self.metadata,
+            lambda: alone if membership is None else membership.store,
             self.reading,
             self.writing,
-            self.runtime.directory,
+            self.runtime.spawn,
             lambda: WritingTerms(self.clock.now_ms(), self.config.tree_protocol),
+            is_shared=membership is not None,
         )
         known = _known_cluster_id(self._files, path)
         self.cluster_id = cluster.found_cluster(self.metadata, known, self.runtime.new_uuid)
-        self.config.change(
-            settings_of(self.metadata, "brokers", DEFAULT_ENTITY),
-            settings_of(self.metadata, "brokers", str(self.node_id)),
-        )
+        await store.start()
+        if not store.is_shared:  # its address is known once it listens
+            this_broker = RegisteredBroker(self.node_id, -1, Registration((), self.config.broker_rack))
+            store.follow([BrokerRegistered(this_broker)])
+        self._apply_settings(store.image)
         self.runtime.slow_ns = _slow_ns(self.config)
         settings = Settings(
-            config_of=log_config_of(self.metadata, self.config, dialect_of=partial(_dialect_of, self._files, path)),
+            config_of=log_config_of(
+                lambda: store.image, self.config, dialect_of=partial(_dialect_of, self._files, path)
+            ),
             token=lambda: self.runtime.new_uuid().hex,
             identity=Identity(self.node_id, self.cluster_id),
             jitter=lambda most: self.random.randint(0, most),
-            refused=refused_of(self.metadata),
+            refused=refused_of(lambda: store.image),
             repairs=self._repairs,
             max_open_files=self.config.max_open_files or min(descriptors.limit() // 2, _MOST_OPEN_FILES),
             checkpoint_lock=threading.Lock(),
@@ -251,25 +245,28 @@ class Broker:
                 log.warning("%s: recovery %s", key, cut)
         if self.membership is None:  # the formats of a cluster follow from its settings
             adoption.adopt(self.config, self.metadata, self.logs)
-        brokers = None if self.cache is None else self.cache.broker_ids
         self.topics = Topics(
-            self.metadata,
+            store,
             self.config,
             self.logs,
             self.clock,
+            self.writing,
             self.runtime.new_uuid,
-            brokers=brokers,
-            racks=lambda: None if self.cache is None else self.cache.racks(),
+            brokers=lambda: self.cluster_view.broker_ids(),
+            racks=lambda: self.cluster_view.racks(),
             draw=lambda most: self.random.randrange(most),
         )
-        # the controller tells of other topics; those with logs here need their settings
-        if self.membership is not None:
-            self.topics.refresh({key.topic for key in self.logs.logs})
+        self.cluster_view = ClusterView(
+            store,
+            self.node_id,
+            self.config.inter_broker_listener.name,
+            self.topics.offline_of if self.membership is None else lambda _topic: (),
+        )
+        await self.topics.start()
         if self.topics.adopted:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics without metadata are adopted; they keep all their records until they get settings"
             log.warning("%s: %s: %s", path, why, names)
-        self.cluster_view = self.cache or ViewAlone(self.node_id, self.config.broker_rack, self.topics, self.address_of)
         self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
 
     def _make_services(self, background: Background) -> None:
@@ -280,7 +277,7 @@ class Broker:
             runtime, topics, lambda: config.leader_replication_throttled_rate, lambda topic: topic.leaders
         )
         peers = None
-        if membership is None or self.cache is None or self.links is None:
+        if membership is None or self.links is None:
             self.replicas = Replicas(runtime, topics)
         else:
             from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
@@ -294,22 +291,15 @@ class Broker:
                 runtime,
                 topics,
                 self.logs,
-                cache=self.cache,
+                view=self.cluster_view,
                 membership=membership,
                 fetchers=ReplicaFetchers(runtime, self.links, follower_throttle),
                 background=background,
                 coordinator_of=lambda topic: self.coordinators.of(topic),
             )
-            peers = ClusterPeers(self.cache, membership, self.links)
+            peers = ClusterPeers(self.cluster_view, self.cluster_store, self.links)
         self.appends = Appends(runtime, self.replicas)
-        services = CoordinatorServices(
-            runtime,
-            topics,
-            self.logs,
-            self.replicas,
-            self.appends,
-            (lambda topic: enumerate(topic.leader_epochs)) if membership is None else (lambda _topic: ()),
-        )
+        services = CoordinatorServices(runtime, topics, self.logs, self.replicas, self.appends, topics.led_at_once)
         self.coordinators = Coordinators(services, self.producer_ids.next, peers)
 
     def _all_parts(self, background: Background) -> BrokerParts:
@@ -321,7 +311,6 @@ class Broker:
             self.logs,
             self.topics,
             self.cluster_view,
-            self.cache,
             self.membership,
             lambda: self.controller,
             self.replicas,
@@ -332,7 +321,6 @@ class Broker:
             self.fetch_sessions,
             self.leader_throttle,
             self.authorizer,
-            self.config_changed,
         )
 
     def _open_metadata(self, path: str) -> MetadataStore:
@@ -370,11 +358,14 @@ class Broker:
         if self.membership is not None:
             self.replicas.start()
             self.controller = self.membership.candidate()
-            await self.membership.join(self._registration)
+            await self.membership.join(self._dated_registration)
         else:
             store = LoopStore(self.metadata)  # on the loop, because nothing is served yet
-            await cluster.register(store, self.node_id, self._registration())
-            await elect(store, self.node_id, self.clock)
+            epoch = await cluster.register(store, self.node_id, self._dated_registration())
+            election = await elect(store, self.node_id, self.clock)
+            this_broker = RegisteredBroker(self.node_id, epoch, self._registration())
+            controller = ControllerChanged(election.controller, election.epoch)
+            self.cluster_store.follow([BrokerRegistered(this_broker), controller])
         if (address := config.http) is not None:
             from magicbyte.server.broker.pages import PageServices, pages
 
@@ -394,16 +385,18 @@ class Broker:
             self._pages = pages(services)
             self.http_port = await self._pages.listen(*address)
 
-    def _registration(self) -> bytes:
-        """Return the data of this broker's registration."""
-        config = self.config
+    def _registration(self) -> Registration:
+        """Return this broker's registration, once it listens."""
         endpoints = [
-            BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in config.listeners
+            BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in self.config.listeners
         ]
-        version = registration_version(config.inter_broker_protocol_version)
         level = self.runtime.offer.transaction_version
         features = {TRANSACTION_VERSION: level} if level and self.membership is not None else {}
-        return dump_broker(endpoints, config.broker_rack, self.clock.now_ms(), version, features)
+        return Registration(tuple(endpoints), self.config.broker_rack, features)
+
+    def _dated_registration(self) -> cluster.OwnRegistration:
+        version = registration_version(self.config.inter_broker_protocol_version)
+        return cluster.OwnRegistration(self._registration(), self.clock.now_ms(), version)
 
     def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
         return self.handler_of(ClientConnection(host, peer, listener))
@@ -419,9 +412,9 @@ class Broker:
 
         In a cluster, other brokers first take over the partitions that this one leads.
         """
-        if self.membership is not None and self.cache is not None and self._server is not None:
+        if self.membership is not None and self._server is not None:
             await self.replicas.close()  # a follower that kept fetching would be added to the ISR again
-            await self.membership.leave(self.cache)
+            await self.membership.leave(self.cluster_view)
         self.runtime.stop()
         if self._server is not None:
             self._server.close_listeners()
@@ -492,11 +485,12 @@ class Broker:
             return lambda _listener: None
         from magicbyte.server.serving.entrance import EntranceServices, entrances
         from magicbyte.server.stores import scram_users
+        from magicbyte.server.stores.znodes.clients import secret_of_decoys
 
         services = EntranceServices(
             self.runtime,
             partial(scram_users.credential_of, lambda: self.cluster_store.image),
-            partial(scram_users.secret_of_decoys, self.metadata),
+            partial(secret_of_decoys, self.metadata),
             self.handler_of,
         )
         made = await self.reading.run(entrances, services)
@@ -506,7 +500,26 @@ class Broker:
         """Return the advertised host and port of a listener."""
         return listener.advertised_host, listener.advertised_port or self.ports[listener.name]
 
-    def config_changed(self) -> None:
+    def _cluster_changed(self, image: ClusterImage, changes: Sequence[ClusterChange]) -> None:
+        """Apply changed settings of this broker; those that cannot be applied leave the former ones in force."""
+        if not any(_changes_settings(each, self.node_id) for each in changes):
+            return
+        try:
+            self._apply_settings(image)
+            self._settings_changed()
+        except (InvalidConfigError, MetadataError) as error:
+            log.warning("changed settings of the broker cannot be applied: %s", error)
+
+    def _apply_settings(self, image: ClusterImage) -> None:
+        """Apply the dynamic settings of brokers. Raises InvalidConfigError, MetadataError; then nothing is changed."""
+        of_all, of_this = (ConfigEntity(EntityKind.BROKER, name) for name in (None, str(self.node_id)))
+        for entity in (of_all, of_this):
+            if (why := image.damage.get(settings_part(entity))) is not None:
+                path, _, reason = why.partition(": ")
+                raise MetadataError(path, reason)
+        self.config.change(image.settings.get(of_all, {}), image.settings.get(of_this, {}))
+
+    def _settings_changed(self) -> None:
         """Apply changed settings everywhere."""
         warn_beyond(self.config, "the broker", self.config.log_message_format_version)
         self.runtime.slow_ns = _slow_ns(self.config)
@@ -519,18 +532,13 @@ class Broker:
         if self.controller is not None:
             self.controller.settings_changed()
 
-    async def settings_changed(self, kind: str, name: str) -> None:
-        """Apply settings that were changed in the tree, of topics, brokers, users, clients or addresses."""
-        if kind == "topics" and self.topics.get(name) is not None:
-            async with self.runtime.directory:
-                await self.writing.run(self.topics.refresh, [name])
-        elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self.node_id)):
-            of_all = await self.writing.run(settings_of, self.metadata, "brokers", DEFAULT_ENTITY)
-            of_this = await self.writing.run(settings_of, self.metadata, "brokers", str(self.node_id))
-            self.config.change(of_all, of_this)
-            self.config_changed()
-        elif kind not in ("topics", "brokers"):
-            await self.cluster_store.reread(kind, name)
+
+def _changes_settings(change: ClusterChange, broker_id: int) -> bool:
+    """Return whether a change may affect the settings of a broker."""
+    owners = [ConfigEntity(EntityKind.BROKER, name) for name in (None, str(broker_id))]
+    if isinstance(change, DamageChanged):
+        return change.part in map(settings_part, owners)
+    return isinstance(change, SettingsChanged) and change.entity in owners
 
 
 def _zookeeper(config: BrokerConfig) -> OpenSession | None:
@@ -555,7 +563,7 @@ def _zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity | None:
             why = "expected zookeeper.ssl.client.enable=true: ZooKeeper must authenticate the creator of a node"
             raise InvalidConfigError(f"zookeeper.set.acl: {why}")
         return None
-    from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
+    from magicbyte.server.stores.znodes.zookeeper_security import ZooKeeperSecurity
 
     if config.zookeeper_ssl_keystore_location is None:
         raise InvalidConfigError("zookeeper.ssl.keystore.location: expected a PEM file with a certificate and its key")

@@ -310,7 +310,7 @@ def _failed(services: PageServices) -> int:
 def _cluster(services: PageServices) -> Iterator[Family]:
     """Yield the state of the cluster."""
     topics = [services.topics.known(name) for name in services.topics.names()]
-    known = [(topic, each) for topic in topics for each in services.cluster_view.partitions(topic)]
+    known = [(topic, each) for topic in topics for each in services.cluster_view.partitions(topic.name)]
     partitions, number, is_controller = len(known), services.runtime.node_id, services.cluster_view.is_controller
     here = sum(number in each.replicas for _, each in known)
     led = [] if _failed(services) else [(topic, each) for topic, each in known if each.leader == number]

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
     from magicbyte.server.serving.request import Request
     from magicbyte.server.settings.config import BrokerConfig
-    from magicbyte.server.stores.topic_table import ServedTopic, TopicTable
+    from magicbyte.server.stores.topics import ServedTopic, Topics
 
 log = logger(__name__)
 
@@ -193,21 +193,21 @@ class Coordinating(Generic[D]):
             async with runtime.directory:
                 topic = topics.get(self.kind.topic)
                 if topic is None:
-                    topic = await runtime.writing.run(self._make_topic, self.kind.plan())
+                    topic = await self._make_topic(self.kind.plan())
         if not self.coordinator.terms:
             self._elect_at_once(topic)
         return topic
 
-    def _make_topic(self, plan: CoordinatorTopic) -> ServedTopic:
+    async def _make_topic(self, plan: CoordinatorTopic) -> ServedTopic:
         topics, name = self._topics, self.kind.topic
         with suppress(TopicExistsError):  # another broker created it, and the controller will announce it
-            topics.create(name, *plan)
+            await topics.create(name, *plan)
         topic = topics.get(name)
         if topic is None:
             raise CoordinatorNotAvailableError(f"{name} is being created")
         if led := dict(self._led_at_once(topic)):
             # Logs are created on demand; the last one preserves the partition count if the tree is lost.
-            topics.log(name, max(led))
+            await self._runtime.writing.run(topics.log, name, max(led))
         return topic
 
     def topic_deleted(self, topic: str) -> None:
@@ -357,7 +357,7 @@ def set_result_if_pending(answer: asyncio.Future[T], value: T) -> None:
         answer.set_result(value)
 
 
-def has_partition(topics: TopicTable, topic: str, partition: int) -> bool:
+def has_partition(topics: Topics, topic: str, partition: int) -> bool:
     """Return whether a topic has a partition, as far as this broker knows."""
     found = topics.get(topic)
     return found is not None and 0 <= partition < found.partitions

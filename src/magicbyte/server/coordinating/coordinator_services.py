@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from magicbyte.server.partitions.appends import Appends
     from magicbyte.server.partitions.replicas import Replicas
     from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.topic_table import ServedTopic
-    from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.topics import ServedTopic, Topics
 
 
 class CoordinatorServices(NamedTuple):

@@ -35,11 +35,10 @@ from magicbyte.engine.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.coordinating.coordinator_log import marker_set
-from magicbyte.server.metadata import layout
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.serving.turns import Turns
-from magicbyte.server.stores.cluster_view import NOBODY
 from magicbyte.server.stores.outgoing import ItemsInOrder, Outgoing
 from magicbyte.server.stores.peers import ClusterPeers, PeerLink
 
@@ -162,8 +161,8 @@ class MarkerSender:
                 leader = self._known_leader(entry.place)
             except Exception:
                 log.exception("%s: who leads it", entry.place)
-                leader = NOBODY
-            if leader == NOBODY:
+                leader = NO_BROKER
+            if leader == NO_BROKER:
                 unrouted.append(entry)
             else:
                 self._outgoing.to(leader).put(entry)
@@ -182,48 +181,46 @@ class MarkerSender:
                 leader = await self._leader_or_nobody(entry.place)
                 if leader is None:
                     self._tell(entry, ErrorCode.NONE)
-                elif leader == NOBODY:
+                elif leader == NO_BROKER:
                     parked.append(entry)
                 else:
                     self._outgoing.to(leader).put(entry)
             entries = parked
 
     async def _leader_or_nobody(self, place: TopicPartition) -> int | None:
-        """Return the leader as `_leader` does; NOBODY after a bug."""
+        """Return the leader as `_leader` does; NO_BROKER after a bug."""
         try:
             return await self._leader(place)
         except Exception:
             log.exception("%s: who leads it", place)
-            return NOBODY
+            return NO_BROKER
 
     async def _leader(self, partition: TopicPartition) -> int | None:
-        """Return the leader of a partition, NOBODY while unknown; None for a deleted partition."""
+        """Return the leader of a partition, NO_BROKER while unknown; None for a deleted partition."""
         peers, leader = self._peers, self._known_leader(partition)
-        if leader != NOBODY:
+        if leader != NO_BROKER:
             return leader
         if peers is None:
             return None
-        if peers.cache.partition(partition) is not None:
-            return NOBODY
-        path = layout.topic_path(partition.topic)
+        store = peers.store
         try:  # the controller may not have announced it yet
-            node = await peers.membership.store.exists(path)
-            is_there = node is not None and partition.partition in layout.TopicNode.load(path, node.data).replicas
+            if store.image.partition(partition) is None:
+                await store.announced([partition.topic])
+            is_there = store.image.partition(partition) is not None
         except MagicbyteError as error:
             self._runtime.complaints.line(
                 log, partition.topic, "markers", "%s: whether it exists: %s", partition, error
             )
-            return NOBODY
-        return NOBODY if is_there else None
+            return NO_BROKER
+        return NO_BROKER if is_there else None
 
     def _known_leader(self, partition: TopicPartition) -> int:
-        """Return the leader of a partition by the last UpdateMetadata, else NOBODY."""
+        """Return the leader of a partition by the last UpdateMetadata, else NO_BROKER."""
         if self._peers is None:
             topic = self._topics.get(partition.topic)
             is_there = topic is not None and partition.partition < topic.partitions
-            return self._runtime.node_id if is_there else NOBODY
-        view = self._peers.cache.partition(partition)
-        return view.leader if view is not None and view.leader in self._peers.cache.live else NOBODY
+            return self._runtime.node_id if is_there else NO_BROKER
+        return self._peers.view.leader(partition)
 
     async def _deliver(self, leader: int, link: PeerLink, entries: list[_Entry]) -> None:
         """Let a broker write markers, and report the result of each."""

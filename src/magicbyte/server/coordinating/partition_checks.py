@@ -23,9 +23,9 @@ from magicbyte.engine.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.engine.transactions.answers import FIRST_OF_BROKERS, codes_of
 from magicbyte.engine.transactions.transaction import by_topic
-from magicbyte.server.stores.cluster_view import NOBODY
 from magicbyte.server.stores.outgoing import Outgoing, PeerQueue
 from magicbyte.server.stores.peers import PeerLink
 
@@ -145,7 +145,7 @@ class PartitionChecks:
         verify: then partitions count as verified.
         """
         leader = self._coordinator(transactional_id)
-        if leader == NOBODY:
+        if leader == NO_BROKER:
             return dict.fromkeys(places, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if leader == self._runtime.node_id and not joins:
             return self._transactions().coordinator.verify(transactional_id, who, places)
@@ -159,15 +159,14 @@ class PartitionChecks:
         return {each: answered[each] for each in places}
 
     def _coordinator(self, transactional_id: str) -> int:
-        """Return the coordinator of an id, NOBODY if there is none."""
+        """Return the coordinator of an id, NO_BROKER if there is none."""
         if self._peers is None:
             return self._runtime.node_id
-        cache = self._peers.cache
-        partitions = cache.count(STATE_TOPIC)
+        view = self._peers.view
+        partitions = len(view.partitions(STATE_TOPIC))
         if not partitions:
-            return NOBODY
-        view = cache.partition(TopicPartition(STATE_TOPIC, partition_for(transactional_id, partitions)))
-        return view.leader if view is not None and view.leader in cache.live else NOBODY
+            return NO_BROKER
+        return view.leader(TopicPartition(STATE_TOPIC, partition_for(transactional_id, partitions)))
 
     async def _ask(self, leader: int, link: PeerLink, asked: list[_Question]) -> None:
         """Ask a broker, and answer the questions."""

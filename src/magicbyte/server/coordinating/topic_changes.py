@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from magicbyte.server.partitions.background import Background
     from magicbyte.server.partitions.replicas import Replicas
     from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.topic_table import ServedTopic
-    from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.topics import ServedTopic, Topics
 
 _AT_ONCE: Final = 50  # logs, while appends wait
 
@@ -36,7 +35,7 @@ class TopicChanges(NamedTuple):
             return await coordinator.ensure_topic()
         async with self.runtime.directory:
             topic = self.topics.get(name)
-            return await self.runtime.writing.run(self.topics.create, name) if topic is None else topic
+            return await self.topics.create(name) if topic is None else topic
 
     async def delete(self, topic: ServedTopic) -> None:
         """Delete a topic, for a caller that holds `directory`. Raises as `Topics.begin_delete` does.
@@ -46,7 +45,7 @@ class TopicChanges(NamedTuple):
         """
         runtime, topics = self.runtime, self.topics
         keys = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
-        await runtime.writing.run(topics.begin_delete, topic.name)
+        await topics.begin_delete(topic.name)
         with self.background.without(keys):
             for start in range(0, len(keys), _AT_ONCE):
                 some = keys[start : start + _AT_ONCE]
@@ -56,5 +55,5 @@ class TopicChanges(NamedTuple):
                     for log in gone:  # on the loop, where no fetch is about to send slices of it
                         log.release()
                 await asyncio.sleep(0)  # for appends that waited for the lock
-            await runtime.writing.run(topics.finish_delete, topic.name)
+            await topics.finish_delete(topic.name)
         runtime.metrics.forget(topic.name)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.offer import Offer
     from magicbyte.server.stores.peers import ClusterPeers
-    from magicbyte.server.stores.topic_table import TopicTable
+    from magicbyte.server.stores.topics import Topics
 
 log = logger(__name__)
 
@@ -104,7 +104,7 @@ def _topic(config: BrokerConfig) -> CoordinatorTopic:
     return own_topic(config, config.transaction_state_num_partitions, factor, settings)
 
 
-def _offsets_partitions(config: BrokerConfig, topics: TopicTable) -> int:
+def _offsets_partitions(config: BrokerConfig, topics: Topics) -> int:
     topic = topics.get(OFFSETS_TOPIC)
     return config.offsets_topic_num_partitions if topic is None else topic.partitions
 

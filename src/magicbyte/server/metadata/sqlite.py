@@ -18,20 +18,20 @@ import contextlib
 import os
 import sqlite3
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError, LogDirectoryOfflineError, MetadataError
 from magicbyte.engine.printable import logger
-from magicbyte.server.metadata.layout import check_node
-from magicbyte.server.metadata.tree import ROOT, Session, StoredNode, Tree
+from magicbyte.server.metadata.tree import ROOT, Session, StoredNode, Tree, check_stored
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import Clock
 
 log = logger(__name__)
+Check: TypeAlias = Callable[[str, StoredNode], None]
 
 FILE_NAME: Final = "magicbyte-metadata.sqlite"
 """The file's name in a log directory."""
@@ -89,7 +89,7 @@ def _code(error: sqlite3.Error) -> int:
 
 
 class SqliteTree(Tree):
-    """A tree in the file at `path`, created if needed.
+    """A tree in the file at `path`, created if needed. `check` raises MetadataError for an impossible node.
 
     Raises LogDirectoryError if another process has it open, CorruptRecordError if it cannot be read, or contains an
     impossible tree.
@@ -97,8 +97,8 @@ class SqliteTree(Tree):
     After a failed write each further change raises LogDirectoryOfflineError, too.
     """
 
-    def __init__(self, path: str, clock: Clock) -> None:
-        self.path = path
+    def __init__(self, path: str, clock: Clock, check: Check = check_stored) -> None:
+        self.path, self._check = path, check
         self._error: sqlite3.Error | None = None
         try:
             with contextlib.suppress(FileExistsError):  # SQLite gives the mode of the file to its write-ahead log, too
@@ -151,7 +151,7 @@ class SqliteTree(Tree):
         if ROOT not in nodes or last is None or not isinstance(last[0], int):
             raise MetadataError(ROOT, "the root, or the number of the last transaction, is missing")
         for path, node in nodes.items():
-            check_node(path, node)
+            self._check(path, node)
             if path != ROOT and (path.rpartition("/")[0] or ROOT) not in nodes:
                 raise MetadataError(path, "its parent node is missing")
         return nodes, last[0]
@@ -186,8 +186,8 @@ class SqliteTree(Tree):
 class SqliteStore(Session):
     """The session of the only process that has the file at `path` open. `close` also closes the file."""
 
-    def __init__(self, path: str, clock: Clock) -> None:
-        self._file = SqliteTree(path, clock)
+    def __init__(self, path: str, clock: Clock, check: Check = check_stored) -> None:
+        self._file = SqliteTree(path, clock, check)
         super().__init__(self._file, self._file.session().session_id)
 
     def close(self) -> None:

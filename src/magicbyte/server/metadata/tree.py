@@ -369,6 +369,18 @@ def _check_version(path: str, node: StoredNode, expected: int) -> None:
         raise BadVersionError(path, f"expected version {expected}, found {node.version}")
 
 
+def check_stored(path: str, node: StoredNode) -> None:
+    """Raise MetadataError for impossible values of a stored node."""
+    numbers = (
+        *(node.version, node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms),
+        *(node.created, node.ephemeral_owner),
+    )
+    if not isinstance(path, str) or not isinstance(node.data, bytes) or not all(type(each) is int for each in numbers):
+        raise MetadataError(str(path), "expected text, bytes and numbers")
+    if not path.startswith("/") or (path != "/" and not all(path.split("/")[1:])):
+        raise MetadataError(path, "expected a path such as /brokers/ids")
+
+
 def check_path(path: str) -> None:
     """Raise MetadataError unless a path is absolute and normalized."""
     parts = path.split("/")[1:]

@@ -11,7 +11,7 @@ import enum
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
@@ -42,7 +42,16 @@ if TYPE_CHECKING:
     from kazoo.security import ACL
 
     from magicbyte.engine.ports import SessionListener, Watch
-    from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
+
+    class SessionSecurity(Protocol):
+        """How a session is secured."""
+
+        def of_client(self) -> dict[str, Any]:
+            """Return the arguments of a client of kazoo."""
+
+        def acl_of(self, path: str) -> list[ACL]:
+            """Return the ACL of a new node."""
+
 
 MAX_REQUEST_BYTES: Final = 0xFFFFF
 """The default of ZooKeeper's `jute.maxbuffer`. A server closes the connection on a larger request."""
@@ -115,7 +124,7 @@ class ZooKeeperStore:
         session_timeout_ms: int = SESSION_TIMEOUT_MS,
         listener: SessionListener | None = None,
         max_request_bytes: int = MAX_REQUEST_BYTES,
-        security: ZooKeeperSecurity | None = None,
+        security: SessionSecurity | None = None,
     ) -> None:
         try:
             zookeeper_addresses(address)

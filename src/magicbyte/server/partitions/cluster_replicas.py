@@ -42,20 +42,19 @@ from magicbyte.engine.releases import inter_broker_versions, tells_isr_at_once
 from magicbyte.engine.replication.leader import IsrChange, IsrNotifications, LeaderPartition
 from magicbyte.engine.replication.state import PartitionState
 from magicbyte.engine.sentinels import NO_BROKER
-from magicbyte.server.metadata import layout
 from magicbyte.server.partitions.partition import ServedPartition
 from magicbyte.server.partitions.replica_fetchers import FollowedLeader, ReplicaFetchers
 from magicbyte.server.partitions.replicas import Replicas
+from magicbyte.server.stores.znodes.states import StateNodes
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.engine.protocol.messages.fetch import FetchPartition
-    from magicbyte.server.metadata.on_loop import LoopStore
     from magicbyte.server.partitions.background import Background
     from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.cluster_view import ClusterView
     from magicbyte.server.stores.membership import Membership
-    from magicbyte.server.stores.metadata_cache import MetadataCache
     from magicbyte.server.stores.topics import Topics
 
     class OfPartitions(Protocol):
@@ -87,7 +86,7 @@ class Order:
 class ClusterReplicas(Replicas):
     """The replicas of a broker in a cluster. Requests of the controller are executed one at a time (`turn`).
 
-    `cache` has the broker's metadata of the cluster. `controller` is the latest one seen, by its epoch and the number
+    `view` has the broker's metadata of the cluster. `controller` is the latest one seen, by its epoch and the number
     of its connection: requests of an earlier one are refused.
     """
 
@@ -97,7 +96,7 @@ class ClusterReplicas(Replicas):
         topics: Topics,
         logs: LogDirectory,
         *,
-        cache: MetadataCache,
+        view: ClusterView,
         membership: Membership,
         fetchers: ReplicaFetchers,
         background: Background,
@@ -105,7 +104,8 @@ class ClusterReplicas(Replicas):
     ) -> None:
         """`coordinator_of` returns the coordinator whose topic this is, None for most topics."""
         super().__init__(runtime, topics)
-        self._logs, self._cache, self._membership, self._background = logs, cache, membership, background
+        self._logs, self._view, self._background = logs, view, background
+        self._states = StateNodes(lambda: membership.store)
         self._coordinator_of = coordinator_of
         self.turn = asyncio.Lock()
         self.controller = 0, 0
@@ -131,10 +131,6 @@ class ClusterReplicas(Replicas):
         for key in list(self._fetchers.partitions):
             self._fetchers.forget(key)
         await self._fetchers.close_idle()
-
-    @property
-    def _store(self) -> LoopStore:
-        return self._membership.store
 
     # ---- look-ups
 
@@ -331,7 +327,7 @@ class ClusterReplicas(Replicas):
         starts = [
             each.log_start_offset
             for broker_id, each in partition.led().followers.items()
-            if broker_id in self._cache.live and self._tells_log_start
+            if broker_id in self._view.live and self._tells_log_start
         ]
         return min([partition.log.log_start_offset, *starts])
 
@@ -348,7 +344,7 @@ class ClusterReplicas(Replicas):
             for broker_id, each in leader.followers.items()
             if broker_id in leader.state.isr
             and each.log_start_offset <= offset <= each.log_end_offset
-            and self._cache.rack(broker_id) == rack
+            and self._view.rack(broker_id) == rack
         ]
         return min(distances)[1] if distances else None
 
@@ -366,19 +362,19 @@ class ClusterReplicas(Replicas):
 
     async def _write_isr(self, partition: ServedPartition, leader: LeaderPartition, change: IsrChange) -> None:
         """Write a change of the ISR into the state node, unless the controller has changed that meanwhile."""
-        path = layout.state_path(partition.topic, partition.index)
         before = leader.state.isr
+        key = TopicPartition(partition.topic, partition.index)
         try:
-            node = await self._store.set(path, layout.dump_state(change.state), change.expected_version)
+            written = await self._states.write(key, change.state, change.expected_version)
         except BadVersionError:
             self._runtime.metrics.failed_isr_updates += 1
-            await self._read_refused(partition, leader, change, path)
+            await self._read_refused(partition, leader, change, key)
             return
         except (NetworkError, MetadataError) as error:
             logs.warning("%s: in-sync replicas %s could not be written: %s", partition, list(change.state.isr), error)
             leader.isr_failed(change)
             return
-        if leader.isr_written(change, node.version, self._runtime.clock.monotonic_ms()):
+        if leader.isr_written(change, written.version, self._runtime.clock.monotonic_ms()):
             partition.advance(leader.high_watermark)
         if len(change.state.isr) < len(before):
             self._runtime.metrics.isr_shrinks += 1
@@ -388,16 +384,15 @@ class ClusterReplicas(Replicas):
         self._isr_changed(partition)
 
     async def _read_refused(
-        self, partition: ServedPartition, leader: LeaderPartition, change: IsrChange, path: str
+        self, partition: ServedPartition, leader: LeaderPartition, change: IsrChange, key: TopicPartition
     ) -> None:
         try:
-            node = await self._store.get(path)
-            found = layout.load_state(path, node.data)
+            found, version = await self._states.read(key)
         except (NetworkError, MetadataError) as error:
             logs.warning("%s: the state of the partition could not be read: %s", partition, error)
             leader.isr_failed(change)
             return
-        if leader.isr_refused(change, found, node.version, self._runtime.clock.monotonic_ms()):
+        if leader.isr_refused(change, found, version, self._runtime.clock.monotonic_ms()):
             partition.advance(leader.high_watermark)
         self._isr_changed(partition)
 
@@ -416,7 +411,7 @@ class ClusterReplicas(Replicas):
                 continue
             self._has_notifications.clear()
             try:
-                await self._store.create(layout.ISR_CHANGE, layout.dump_partitions(due), sequence=True)
+                await self._states.notify(due)
             except (NetworkError, MetadataError) as error:
                 logs.warning("the controller could not be notified of changed in-sync replicas: %s", error)
                 now_ms = self._runtime.clock.monotonic_ms()

@@ -83,9 +83,7 @@ class Replicas:
 
     async def raise_leader_epoch(self, partition: ServedPartition, epoch: int) -> None:
         """Lead in a later epoch, that of records appended unchanged. Raises UnknownTopicError."""
-        runtime = self._runtime
-        async with runtime.directory:
-            await runtime.writing.run(self._topics.raise_leader_epoch, partition.topic, partition.index, epoch)
+        await self._topics.raise_leader_epoch(partition.topic, partition.index, epoch)
         self._lead_alone(partition, epoch)
 
     async def read(self, partition: ServedPartition, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:

@@ -1,21 +1,26 @@
 """The cluster as this broker knows it: brokers, controller, and leaders and replicas of partitions.
 
-All responses and metrics about the cluster use it.
+All responses and metrics about the cluster use it. It is a view of the latest image of the cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from magicbyte.engine.cluster.image import PartitionImage
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.sentinels import NO_BROKER
 
 if TYPE_CHECKING:
-    from magicbyte.engine.ports import TopicPartition
+    from magicbyte.engine.cluster.brokers import RegisteredBroker
+    from magicbyte.engine.cluster.changes import ClusterChange
+    from magicbyte.engine.cluster.image import ClusterImage, TopicImage
     from magicbyte.server.settings.listeners import Listener
-    from magicbyte.server.stores.topic_table import ServedTopic
-    from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.znodes.store import TreeStore
 
-NOBODY: Final = -1
-"""Used instead of a broker id."""
+_FIRST_UPDATE_S: Final = 10.0
 
 
 class ClusterMember(NamedTuple):
@@ -28,7 +33,7 @@ class ClusterMember(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """Leader (`NOBODY` if there is none) and leader epoch of a partition; replicas, in-sync and offline ones."""
+    """Leader (`NO_BROKER` if there is none) and leader epoch of a partition; replicas, in-sync and offline ones."""
 
     leader: int
     leader_epoch: int
@@ -37,79 +42,174 @@ class PartitionView(NamedTuple):
     offline: tuple[int, ...]
 
 
-class ClusterView(Protocol):
-    """The broker's view of the cluster."""
-
-    @property
-    def controller_id(self) -> int:
-        """The controller's broker id, NOBODY if there is none."""
-
-    @property
-    def is_controller(self) -> bool:
-        """Whether this broker is the controller."""
-
-    def broker_ids(self) -> Sequence[int]:
-        """Return the ids of the live brokers, in order."""
-
-    def brokers(self, listener: Listener) -> list[ClusterMember]:
-        """Return the brokers that have a listener of this name."""
-
-    def coordinator(self, listener: Listener, place: TopicPartition) -> ClusterMember | None:
-        """Return the coordinator for a partition of an internal topic, None if there is none."""
-
-    def partitions(self, topic: ServedTopic) -> Iterator[PartitionView]:
-        """Yield leader and replicas of each partition of a topic, from partition 0 on."""
-
-    def in_sync(self, topic: str, partition: int) -> int:
-        """Return the number of in-sync replicas of a partition."""
+_LOST: Final = PartitionView(NO_BROKER, -1, (), (), ())
+"""A partition without a state yet."""
 
 
-class ViewAlone:
-    """The view of a broker that is a cluster by itself: it leads all partitions that it can open.
+class _TopicViews(NamedTuple):
+    """The partitions of a topic, as they were made of its image and the live brokers."""
 
-    `address_of` returns the advertised host and port of a listener.
+    topic: TopicImage
+    live: Mapping[int, RegisteredBroker]
+    offline: Collection[int]
+    partitions: Sequence[PartitionView]
+
+
+class ClusterView:
+    """The cluster by the image of a store. `inter_broker`: the name of the listener for other brokers.
+
+    `offline` returns the partitions of a topic whose logs this broker cannot open. If the tree is not shared, it leads
+    all others.
     """
 
     def __init__(
-        self, broker_id: int, rack: str | None, topics: Topics, address_of: Callable[[Listener], tuple[str, int]]
+        self, store: TreeStore, broker_id: int, inter_broker: str, offline: Callable[[str], Collection[int]]
     ) -> None:
-        self._broker_id, self._rack, self._topics, self._address_of = broker_id, rack, topics, address_of
-        self._alone = (broker_id,)
+        self._store, self._broker_id, self._inter_broker, self._offline = store, broker_id, inter_broker, offline
+        self._waiting: dict[asyncio.Event, None] = {}
+        self._views: dict[str, _TopicViews] = {}
+        store.subscribe(self._cluster_changed)
+
+    def _cluster_changed(self, image: ClusterImage, _changes: Sequence[ClusterChange]) -> None:
+        for name in self._views.keys() - image.topics.keys():
+            del self._views[name]
+        for event in self._waiting:
+            event.set()
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._store.image
+
+    # ---- waiting
+
+    async def until_first_update(self) -> None:
+        """Wait, for ten seconds at most, until brokers are known.
+
+        Responses without brokers would make librdkafka close its connections to all of them.
+        """
+        if not self._has_addresses():
+            await self.until(self._has_addresses, _FIRST_UPDATE_S)
+
+    def _has_addresses(self) -> bool:
+        return any(each.registration.endpoints for each in self.live.values())
+
+    async def until(self, is_known: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until an update makes `is_known` true; return whether it did in time."""
+        news = asyncio.Event()
+        self._waiting[news] = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not is_known():
+                    await news.wait()
+                    news.clear()
+        except TimeoutError:
+            return False
+        finally:
+            del self._waiting[news]
+        return True
+
+    # ---- brokers
 
     @property
     def controller_id(self) -> int:
-        """The controller's broker id."""
-        return self._broker_id
+        """The controller's broker id, NO_BROKER if there is none."""
+        return self._image.controller_id
 
     @property
     def is_controller(self) -> bool:
         """Whether this broker is the controller."""
         return self.controller_id == self._broker_id
 
+    @property
+    def live(self) -> Mapping[int, RegisteredBroker]:
+        """The live brokers, by id."""
+        return self._image.brokers
+
     def broker_ids(self) -> Sequence[int]:
-        """Return its broker id."""
-        return self._alone
+        """Return the ids of the live brokers, in order."""
+        return sorted(self.live)
 
     def brokers(self, listener: Listener) -> list[ClusterMember]:
-        """Return this broker."""
-        return [self._this(listener)]
+        """Return the live brokers that have a listener of this name."""
+        return [member for each in self.broker_ids() if (member := self._member(each, listener.name)) is not None]
 
-    def coordinator(self, listener: Listener, _place: TopicPartition) -> ClusterMember | None:
-        """Return this broker."""
-        return self._this(listener)
+    def _member(self, broker_id: int, listener: str) -> ClusterMember | None:
+        broker = self.live.get(broker_id)
+        if broker is None:
+            return None
+        for each in broker.registration.endpoints:
+            if each.listener == listener:
+                return ClusterMember(broker_id, each.host, each.port, broker.registration.rack)
+        return None
 
-    def _this(self, listener: Listener) -> ClusterMember:
-        return ClusterMember(self._broker_id, *self._address_of(listener), self._rack)
+    def inter_broker_address(self, broker_id: int) -> tuple[str, int] | None:
+        """Return the inter-broker address of a live broker."""
+        member = self._member(broker_id, self._inter_broker)
+        return None if member is None else (member.host, member.port)
 
-    def partitions(self, topic: ServedTopic) -> Iterator[PartitionView]:
-        """Yield leader and replicas of each partition of a topic, from partition 0 on."""
-        offline, alone = self._topics.offline_of(topic.name), self._alone
-        epochs = set(topic.leader_epochs)  # few: partitions of an epoch share a view
-        led = {epoch: PartitionView(self._broker_id, epoch, alone, alone, ()) for epoch in epochs}
-        lost = {epoch: PartitionView(NOBODY, epoch, alone, alone, alone) for epoch in epochs}
-        for index, epoch in enumerate(topic.leader_epochs):
-            yield lost[epoch] if index in offline else led[epoch]
+    def rack(self, broker_id: int) -> str | None:
+        """Return the rack of a live broker."""
+        broker = self.live.get(broker_id)
+        return None if broker is None else broker.registration.rack
 
-    def in_sync(self, _topic: str, _partition: int) -> int:
+    def racks(self) -> dict[int, str] | None:
+        """Return the rack of each live broker, None unless all have one."""
+        racks = {each: rack for each in self.live if (rack := self.rack(each))}
+        return racks if len(racks) == len(self.live) else None
+
+    # ---- partitions
+
+    def coordinator(self, listener: Listener, place: TopicPartition) -> ClusterMember | None:
+        """Return the coordinator for a partition of an internal topic, None if there is none."""
+        return self._member(self.leader(place), listener.name)
+
+    def leader(self, key: TopicPartition) -> int:
+        """Return the live leader of a partition, NO_BROKER if there is none or it is unknown."""
+        if not self._store.is_shared:
+            return self._broker_id
+        partition = self._image.partition(key)
+        if partition is None or partition.known is None:
+            return NO_BROKER
+        leader = partition.known.state.leader
+        return leader if leader in self.live else NO_BROKER
+
+    def has_leaders(self, topic: str, partitions: int) -> bool:
+        """Return whether that many partitions of a topic are known, each with a leader."""
+        known = self.partitions(topic)[:partitions]
+        return len(known) == partitions and all(each.leader != NO_BROKER for each in known)
+
+    def partitions(self, topic: str) -> Sequence[PartitionView]:
+        """Return leader and replicas of each partition of a topic, from partition 0 on; none of an unknown one."""
+        image = self._image
+        of_topic, live, offline = image.topics.get(topic), image.brokers, self._offline(topic)
+        if of_topic is None:
+            return ()
+        views = self._views.get(topic)
+        if views is None or views.topic is not of_topic or views.live is not live or views.offline != offline:
+            views = self._views[topic] = _TopicViews(of_topic, live, offline, self._made(of_topic, live, offline))
+        return views.partitions
+
+    def _made(
+        self, topic: TopicImage, live: Mapping[int, RegisteredBroker], offline: Collection[int]
+    ) -> list[PartitionView]:
+        if self._store.is_shared:
+            return [_view(each, live) for each in topic.partitions]
+        epochs = [0 if each.known is None else each.known.state.leader_epoch for each in topic.partitions]
+        alone = (self._broker_id,)
+        led = {epoch: PartitionView(self._broker_id, epoch, alone, alone, ()) for epoch in set(epochs)}
+        lost = {epoch: PartitionView(NO_BROKER, epoch, alone, alone, alone) for epoch in set(epochs)}
+        return [lost[epoch] if index in offline else led[epoch] for index, epoch in enumerate(epochs)]
+
+    def in_sync(self, topic: str, partition: int) -> int:
         """Return the number of in-sync replicas of a partition."""
-        return len(self._alone)
+        partitions = self.partitions(topic)
+        return len(partitions[partition].isr) if 0 <= partition < len(partitions) else 0
+
+
+def _view(partition: PartitionImage, live: Collection[int]) -> PartitionView:
+    if partition.known is None:
+        return _LOST
+    state = partition.known.state
+    leader = state.leader if state.leader in live else NO_BROKER
+    offline = tuple(each for each in partition.replicas if each not in live)
+    return PartitionView(leader, state.leader_epoch, partition.replicas, state.isr, offline)

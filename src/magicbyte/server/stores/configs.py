@@ -18,7 +18,7 @@ from magicbyte.server.settings.settings import Setting, SettingType, UpdateMode,
 from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from magicbyte.server.stores.topic_table import ServedTopic
+    from magicbyte.server.stores.topics import ServedTopic
 
 
 _FOR_TOPICS: Final = {each.broker.name for each in TOPIC_SETTINGS.values() if each.broker is not None}

@@ -10,7 +10,7 @@ when the controller is known. `on_change` is called then, and at each change. * 
 every `SessionEvent` of the store, in the listener of `LoopStore.open`. After EXPIRED, and a new session and
 registration: `await service.renew(store)`. * `service.settings_changed()` when values of `config` have changed. *
 `await service.stop()`, before the store is closed and after the broker's own ControlledShutdown. *
-`service.controller_id` (`NOBODY` while unknown), `service.epoch`, `service.is_active`. * The handlers in
+`service.controller_id` (`NO_BROKER` while unknown), `service.epoch`, `service.is_active`. * The handlers in
 `controller_requests.py` use it through a function that returns it, or None for a broker alone.
 
 One task handles one event at a time, in order: changes of the tree, requests, responses of brokers, timers.
@@ -48,10 +48,11 @@ from magicbyte.engine.printable import logger
 from magicbyte.engine.releases import TOPIC_IDS
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
-from magicbyte.server.stores import election
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.stores.controller_channel import RETRY_S, Connect, Spawn, Surroundings
 from magicbyte.server.stores.controller_term import ControllerTerm, Event, IsrAnswer, IsrWish
-from magicbyte.server.stores.controller_tree import retry_while_disconnected
+from magicbyte.server.stores.znodes import election
+from magicbyte.server.stores.znodes.controller_tree import retry_while_disconnected
 
 if TYPE_CHECKING:
     import uuid
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NOBODY: Final = -1
 _AFTER_FAULT_S: Final = 1.0
 log = logger(__name__)
 
@@ -102,8 +102,8 @@ class ControllerService:
 
     @property
     def controller_id(self) -> int:
-        """The controller's broker id, `NOBODY` while unknown."""
-        return NOBODY if self._election is None else self._election.controller
+        """The controller's broker id, `NO_BROKER` while unknown."""
+        return NO_BROKER if self._election is None else self._election.controller
 
     @property
     def epoch(self) -> int:

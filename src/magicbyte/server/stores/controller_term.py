@@ -49,17 +49,16 @@ from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState
 from magicbyte.engine.sentinels import NO_BROKER
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.readable import knows_moves_of_topics
 from magicbyte.server.stores.controller_channel import Channels, Surroundings
 from magicbyte.server.stores.controller_messages import ControlMessages
-from magicbyte.server.stores.controller_tree import ControllerTree, WatchedPart
+from magicbyte.server.stores.znodes.controller_tree import ControllerTree, WatchedPart
+from magicbyte.server.stores.znodes.readable import knows_moves_of_topics
 
 if TYPE_CHECKING:
     import uuid
 
+    from magicbyte.engine.cluster.image import TopicImage
     from magicbyte.engine.protocol import Message
-    from magicbyte.server.metadata.layout import TopicNode
     from magicbyte.server.metadata.on_loop import LoopStore
 
 T = TypeVar("T")
@@ -153,19 +152,19 @@ class ControllerTerm:
             tasks.append(self._timer)
         return tasks
 
-    async def _with_ids(self, topics: Mapping[str, TopicNode]) -> dict[str, TopicNode]:
+    async def _with_ids(self, topics: Mapping[str, TopicImage]) -> dict[str, TopicImage]:
         """Record the ids of topics, assigning missing ones if brokers expect them."""
-        nodes = dict(topics)
-        for name, node in topics.items():
-            if node.topic_id is None and self._around.gives_ids:
+        known = dict(topics)
+        for name, topic in topics.items():
+            if topic.id is None and self._around.gives_ids:
                 given = await self._tree.give_id(name, self._around.new_id())
                 if given is None:
-                    del nodes[name]
+                    del known[name]
                     continue
-                nodes[name] = node = given
-            if node.topic_id is not None:
-                self._topic_ids[name] = node.topic_id
-        return nodes
+                known[name] = topic = given
+            if topic.id is not None:
+                self._topic_ids[name] = topic.id
+        return known
 
     # ---- effects
 
@@ -272,9 +271,9 @@ class ControllerTerm:
             case WatchedPart.TOPICS:
                 await self._topics_changed()
             case WatchedPart.TOPIC:
-                await self._partitions_changed([path.rpartition("/")[2] for path in paths])
+                await self._partitions_changed(self._tree.topics_of(paths))
             case WatchedPart.STATE:
-                changed = [key for key in self._watched if layout.state_path(*key) in paths]
+                changed = self._tree.partitions_of(self._watched, paths)
                 self._watched.difference_update(changed)
                 await self._perform(self._controller.isr_notified(changed))
             case WatchedPart.DELETIONS:
@@ -325,7 +324,7 @@ class ControllerTerm:
         asked = await self._tree.preferred_election()
         if asked is not None:
             await self.elect(ElectionType.PREFERRED, asked)
-            await self._tree.delete([layout.PREFERRED_ELECTION])  # which triggers the watch for the next one
+            await self._tree.end_preferred_election()
 
     # ---- events: reassignments
 
@@ -441,16 +440,16 @@ class ControllerTerm:
 
 
 def _assignments(
-    topics: Mapping[str, TopicNode],
+    topics: Mapping[str, TopicImage],
 ) -> tuple[dict[TopicPartition, tuple[int, ...]], dict[TopicPartition, OngoingMove]]:
     """Return the replicas of all partitions, and the reassignments in progress."""
     replicas, moves = dict[TopicPartition, tuple[int, ...]](), dict[TopicPartition, OngoingMove]()
-    for name, node in topics.items():
-        for partition, brokers in node.replicas.items():
-            key = TopicPartition(name, partition)
-            replicas[key] = tuple(brokers)
-            if node.adding.get(partition) or node.removing.get(partition):
-                moves[key] = OngoingMove(tuple(node.adding.get(partition, ())), tuple(node.removing.get(partition, ())))
+    for name, topic in topics.items():
+        for index, partition in enumerate(topic.partitions):
+            key = TopicPartition(name, index)
+            replicas[key] = partition.replicas
+            if partition.move:
+                moves[key] = partition.move
     return replicas, moves
 
 

@@ -1,4 +1,4 @@
-"""A broker's membership in a cluster: its session of the tree, its registration, and notifications of changed settings.
+"""A broker's membership in a cluster: its session of the tree, and its registration.
 
 An expired session is replaced by a new one, in which the broker registers again: the controller treats it as restarted,
 and sends its roles again. Source: Kafka's KafkaServer and KafkaZkClient.
@@ -7,36 +7,34 @@ and sends its roles again. Source: Kafka's KafkaServer and KafkaZkClient.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import (
     MagicbyteError,
-    MetadataError,
     NetworkError,
-    NoNodeError,
     SessionExpiredError,
     code_of,
 )
-from magicbyte.engine.ports import NodeEvent, SessionEvent
+from magicbyte.engine.ports import SessionEvent
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from magicbyte.server.metadata import layout
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.metadata.current import CurrentStore
 from magicbyte.server.metadata.on_loop import LoopStore
-from magicbyte.server.stores import cluster
-from magicbyte.server.stores.cluster_view import NOBODY
 from magicbyte.server.stores.controller import ControllerService
-from magicbyte.server.stores.features import finalize
+from magicbyte.server.stores.znodes import cluster
+from magicbyte.server.stores.znodes.features import finalize
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore, SessionListener
     from magicbyte.server.metadata.on_loop import OpenSession
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.serving.threads import Threads
+    from magicbyte.server.stores.cluster_view import ClusterView
     from magicbyte.server.stores.links import Links
-    from magicbyte.server.stores.metadata_cache import MetadataCache
+    from magicbyte.server.stores.znodes.cluster import OwnRegistration
 
 log = logger(__name__)
 
@@ -59,18 +57,19 @@ class Membership:
         session: OpenSession,
         threads: Threads,
         *,
-        settings_changed: Callable[[str, str], Awaitable[None]],
         session_renewed: Callable[[], None],
+        controller_changed: Callable[[int, int], None],
     ) -> None:
-        """`settings_changed` is called with kind and name of an entity whose settings changed, and may raise."""
+        """`session_renewed` is called in each new session, after the registration; `controller_changed` with the id and
+        the epoch of each controller.
+        """
         self._runtime, self._links, self._session, self._threads = runtime, links, session, threads
-        self._settings_changed, self._session_renewed = settings_changed, session_renewed
+        self._session_renewed, self._controller_changed = session_renewed, controller_changed
         self.current = CurrentStore()
         self.store: LoopStore
         self.controller: ControllerService
         self.broker_epoch = -1
-        self._registration: Callable[[], bytes] | None = None
-        self._config_changes = set[str]()
+        self._registration: Callable[[], OwnRegistration] | None = None
         self._is_leaving = False
         self._renewal: asyncio.Task[None] | None = None
         self._sessions = 0  # number of sessions begun
@@ -78,18 +77,9 @@ class Membership:
     # ---- sessions
 
     async def open(self) -> None:
-        """Begin the first session. Raises NetworkError, MetadataError; then there is nothing to close.
-
-        Settings that the broker reads from here on include all known changes; `join` applies those since.
-        """
+        """Begin the first session. Raises NetworkError, MetadataError; then there is nothing to close."""
         try:
             await self._begin_session()
-            try:
-                with suppress(NoNodeError):  # a new tree has none
-                    self._config_changes = set(await self.store.children(layout.CONFIG_CHANGES))
-            except BaseException:
-                await self.store.close()
-                raise
         except BaseException:
             self._threads.close()
             raise
@@ -132,7 +122,6 @@ class Membership:
                 await self._begin_session()
                 await self._register()
                 await self.controller.renew(self.store)
-                await self._look_at_config_changes()
                 self._session_renewed()
             except MagicbyteError as error:
                 with suppress(MagicbyteError):  # open, its registration would keep out that of the next one
@@ -169,10 +158,11 @@ class Membership:
             spawn=runtime.spawn,
             new_id=runtime.new_uuid,
             connect=self._links.connect,
+            on_change=lambda: self._controller_changed(self.controller.controller_id, self.controller.epoch),
         )
         return self.controller
 
-    async def join(self, registration: Callable[[], bytes]) -> None:
+    async def join(self, registration: Callable[[], OwnRegistration]) -> None:
         """Register the broker, which listens already; stand for election. An expired session is renewed meanwhile.
 
         Raises NodeExistsError for an id in use, InvalidConfigError if other brokers have other features.
@@ -184,8 +174,6 @@ class Membership:
             log.warning("%s: the broker joins in a new session", error)
             if self._renewal is None:  # the event comes after the error, or came before this call
                 self._renewal = self._runtime.spawn(self._renew())
-        else:
-            await self._look_at_config_changes()
         await self.controller.start()
 
     async def _register(self) -> None:
@@ -198,7 +186,7 @@ class Membership:
         await finalize(self.store, number, level)
         log.info("registered as broker %d, epoch %d", number, self.broker_epoch)
 
-    async def leave(self, cache: MetadataCache) -> None:
+    async def leave(self, view: ClusterView) -> None:
         """Ask the controller to move leadership away, then stop being a candidate."""
         if self._registration is None:
             return
@@ -209,7 +197,7 @@ class Membership:
                 if attempt:
                     await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
                 try:
-                    if await self._shut_down(cache):
+                    if await self._shut_down(view):
                         break
                 except MagicbyteError as error:
                     log.warning("controlled shutdown: %s", error)
@@ -217,10 +205,10 @@ class Membership:
                 log.warning("the broker stops without handing over its leadership")
         await self.controller.stop()
 
-    async def _shut_down(self, cache: MetadataCache) -> bool:
+    async def _shut_down(self, view: ClusterView) -> bool:
         """Ask the controller once; return whether no partition is left."""
         node_id, config, controller_id = self._runtime.node_id, self._runtime.config, self.controller.controller_id
-        address = None if controller_id == NOBODY else cache.inter_broker_address(controller_id)
+        address = None if controller_id == NO_BROKER else view.inter_broker_address(controller_id)
         if address is None:
             raise NetworkError("no controller is known")
         timeout_ms = config.controller_socket_timeout_ms
@@ -254,35 +242,3 @@ class Membership:
     def abandon(self) -> None:
         """Leave the session to expire, as a crash does."""
         self._threads.close()
-
-    # ---- changed settings
-
-    def _config_changed(self, _event: NodeEvent, _path: str) -> None:
-        self._runtime.spawn(self._look_at_config_changes())
-
-    async def _look_at_config_changes(self) -> None:
-        """Apply settings that were changed since the last look; again at the next one if the connection was lost."""
-        try:
-            names = await self.store.children(layout.CONFIG_CHANGES, self._config_changed)
-            new = [name for name in names if name not in self._config_changes]
-            paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in new]
-            nodes = await self.store.get_many(paths)
-        except MagicbyteError as error:  # retried by a new watch or a new session
-            log.warning("cannot read changed settings: %s", error)
-            return
-        changed = dict[tuple[str, str], list[str]]()
-        for name, path, node in zip(new, paths, nodes, strict=True):
-            try:
-                if node is not None:
-                    changed.setdefault(layout.load_config_change(path, node.data), []).append(name)
-            except MetadataError as error:
-                log.warning("a change of settings is ignored: %s", error)
-        seen = set(names)
-        for kind, name in sorted(changed):
-            try:
-                await self._settings_changed(kind, name)
-            except MagicbyteError as error:
-                log.warning("settings of %s %s cannot be applied: %s", kind, name, error)
-                if isinstance(error, NetworkError | SessionExpiredError):
-                    seen.difference_update(changed[kind, name])
-        self._config_changes = seen  # only now: a renewal may be cancelled by the next one

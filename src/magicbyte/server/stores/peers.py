@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from magicbyte.access.client.connection import Connection
     from magicbyte.engine.protocol import Message
     from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.stores.cluster_view import ClusterView
     from magicbyte.server.stores.links import Links
-    from magicbyte.server.stores.membership import Membership
-    from magicbyte.server.stores.metadata_cache import MetadataCache
+    from magicbyte.server.stores.znodes.store import TreeStore
 
 
 class ClusterPeers(NamedTuple):
-    """The other brokers of a cluster: their metadata, the shared tree, connections."""
+    """The other brokers of a cluster: what is known of them, and connections."""
 
-    cache: MetadataCache
-    membership: Membership
+    view: ClusterView
+    store: TreeStore
     links: Links
 
 
@@ -50,7 +50,7 @@ class PeerLink:
         if link is not None and not link.is_closed and not link.is_stale:
             return link
         await self.aclose()
-        address = None if peers is None else peers.cache.inter_broker_address(self._broker_id)
+        address = None if peers is None else peers.view.inter_broker_address(self._broker_id)
         if peers is None or address is None:
             raise NetworkError(f"{self.name} does not exist")
         self._link = link = await peers.links.connect(

@@ -1,96 +1,208 @@
-"""The topics of the cluster: their partitions, settings and logs.
+"""The topics that a broker serves: their settings in force, and their logs; creating, altering and deleting them.
 
-The metadata tree is authoritative, and durable before a change takes effect; logs are created at their first use, so
-that a crash in between leaves nothing to repair. A broker that is a cluster by itself does the controller's work here:
-it creates partition states, and deletes topics. In a cluster the controller does, and notifies the brokers.
+The store of the cluster is authoritative, and durable before a change takes effect; logs are created at their first
+use, so that a crash in between leaves nothing to repair. A broker that is a cluster by itself does the work of a
+controller here: it decides about partition states, and deletes topics. In a cluster the controller does, and notifies
+the brokers.
 """
 
 from __future__ import annotations
 
-import contextlib
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.engine.cluster import topics
+from magicbyte.engine.cluster.changes import (
+    DamageChanged,
+    DeletionEnded,
+    DeletionRequested,
+    PartitionsCreated,
+    SettingsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicIdAssigned,
+)
+from magicbyte.engine.cluster.image import DamagedSection, settings_part
+from magicbyte.engine.cluster.store import change
 from magicbyte.engine.errors import (
     InvalidConfigError,
-    InvalidPartitionsError,
-    InvalidReplicaAssignmentError,
-    InvalidRequestError,
     InvalidTopicError,
     LogDirectoryOfflineError,
-    NodeExistsError,
-    NoNodeError,
-    TopicExistsError,
+    MetadataError,
+    PolicyViolationError,
+    UnknownTopicError,
+    UnknownTopicIdError,
 )
 from magicbyte.engine.internal_topics import INTERNAL
 from magicbyte.engine.log.files.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from magicbyte.engine.log.files.directory import parse_file
 from magicbyte.engine.log.files.filesystem import exists
-from magicbyte.engine.log.files.names import MOST_PARTITIONS, check_new_topic
-from magicbyte.engine.ports import SetNode, TopicPartition
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
-from magicbyte.engine.protocol.fields import NULL_UUID
+from magicbyte.engine.protocol.fields import NULL_UUID, id_text
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import TOPIC_IDS, line_of
-from magicbyte.engine.replication.assignment import assign, check_assignments, check_factor
-from magicbyte.server.metadata import layout, readable
-from magicbyte.server.metadata.layout import TopicNode
+from magicbyte.engine.replication.assignment import assign
 from magicbyte.server.settings import topic_config
 from magicbyte.server.settings.kept_format import warn_beyond
-from magicbyte.server.stores import topic_nodes
-from magicbyte.server.stores.cluster import config_change_notification
-from magicbyte.server.stores.topic_table import ServedTopic, TopicTable
+from magicbyte.server.stores.topic_logs import stored_settings
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.changes import ClusterChange, ProposedChange
+    from magicbyte.engine.cluster.image import ClusterImage, TopicImage
+    from magicbyte.engine.log.append.rules import AppendRules
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.log.live.partition_log import PartitionLog
-    from magicbyte.engine.ports import Clock, MetadataStore
+    from magicbyte.engine.ports import Clock
+    from magicbyte.server.serving.threads import Threads
     from magicbyte.server.settings.config import BrokerConfig
+    from magicbyte.server.settings.topic_config import TopicConfig
+    from magicbyte.server.stores.znodes.store import TreeStore
 
 logs = logger(__name__)
 
-_ATTEMPTS: Final = 5  # to create the nodes of a topic while other brokers create and delete the same ones
 _MOST_SHOWN: Final = 1000  # characters of ignored settings
+_MOST_RESOLVED: Final = 1000  # different own settings whose resolution is remembered
 
 
-class Topics(TopicTable):
-    """All topics, by name. One thread at a time changes them; any may read. `new_id` returns unique ids.
+@dataclass(frozen=True, slots=True)
+class ServedTopic:
+    """A topic. `configs` are its own settings; `config` those in force."""
 
-    `brokers` returns the live brokers of a cluster; None: there is no cluster. `racks` returns theirs, None unless all
-    have one. `draw` returns a number below the given one. `adopted` are topics that the tree did not have, but whose
-    logs were in the directory, for instance another broker's. Nothing of them is deleted until their settings are
-    changed.
+    name: str
+    id: uuid.UUID
+    partitions: int
+    configs: Mapping[str, str]
+    config: TopicConfig
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is one of Kafka's internal topics."""
+        return self.name in INTERNAL
+
+
+class Topics:
+    """All topics, by name, as the latest image of the cluster has them. Any thread may look them up.
+
+    They are changed on the event loop. `threads` run work on the log directory. `new_id` returns unique ids, `brokers`
+    the live brokers of the cluster, `racks` theirs, None unless all have one. `draw` returns a number below the given
+    one. `adopted` are topics that the tree did not have, but whose logs were in the directory, for instance another
+    broker's. Nothing of them is deleted until their settings are changed.
     """
 
     def __init__(
         self,
-        metadata: MetadataStore,
+        store: TreeStore,
         config: BrokerConfig,
         logs: LogDirectory,
         clock: Clock,
+        threads: Threads,
         new_id: Callable[[], uuid.UUID],
         *,
-        brokers: Callable[[], Sequence[int]] | None = None,
+        brokers: Callable[[], Sequence[int]],
         racks: Callable[[], Mapping[int, str] | None] = lambda: None,
         draw: Callable[[int], int] = lambda _most: 0,
     ) -> None:
-        super().__init__(config, logs)
-        self._metadata, self._clock = metadata, clock
-        self._new_id, self._draw, self._racks, self._is_alone = new_id, draw, racks, brokers is None
-        self._brokers: Callable[[], Sequence[int]] = brokers or (lambda: (config.broker_id,))
+        """Raises InvalidConfigError for a topic that these settings of the broker do not permit."""
+        self._store, self._config, self._logs, self._clock, self._threads = store, config, logs, clock, threads
+        self._new_id, self._draw, self._racks, self._brokers = new_id, draw, racks, brokers
+        self._topics: dict[str, ServedTopic] = {}
+        self._resolved: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self.adopted: list[str] = []
-        if not self._is_alone:
+        self._is_following = False
+        store.subscribe(self._cluster_changed)
+        self._is_following = True
+
+    async def start(self) -> None:
+        """Finish what is pending in the directory: in a cluster read the topics of its logs, alone all that is decided.
+
+        Alone, topics get their ids, deletions are completed, and logs without a topic are adopted. Raises
+        MetadataError, NetworkError, LogDirectoryError.
+        """
+        store = self._store
+        if store.is_shared:  # the controller tells of other topics
+            await store.announced({key.topic for key in self._logs.logs})
             return
-        for name in topic_nodes.children(metadata, layout.TOPICS):
-            self._keep(self._load(name))
-        for name in topic_nodes.children(metadata, layout.DELETE_TOPICS):
-            for log in self.take_away([key for key in self._logs.logs if key.topic == name]):
+        for part, why in store.image.damage.items():
+            if part.section in (DamagedSection.TOPIC, DamagedSection.STATE):
+                raise MetadataError(part.name, why)
+        if ids := topics.missing_ids(store.image, self._new_id):
+            await store.propose(ids, store.image)
+        for name in sorted(store.image.deletions):
+            keys = [key for key in self._logs.logs if key.topic == name]
+            for log in await self._threads.run(self.take_away, keys):
                 log.release()
-            self.finish_delete(name)
-        self.adopted = self._adopt()
+            await self.finish_delete(name)
+        self.adopted = await self._adopt()
+
+    # ---- look-ups
+
+    def names(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return sorted(self._topics)
+
+    def get(self, name: str) -> ServedTopic | None:
+        """Return a topic, or None."""
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> ServedTopic | None:
+        """Return the topic with this id."""
+        name = self._store.image.topic_names.get(topic_id)
+        return None if name is None else self._topics.get(name)
+
+    def known(self, name: str) -> ServedTopic:
+        """Return a topic. Raises UnknownTopicError."""
+        found = self._topics.get(name)
+        if found is None:
+            raise UnknownTopicError(f"there is no topic {name}")
+        return found
+
+    def known_id(self, topic_id: uuid.UUID) -> ServedTopic:
+        """Return the topic with this id. Raises UnknownTopicIdError."""
+        found = self.by_id(topic_id)
+        if found is None:
+            raise UnknownTopicIdError(f"there is no topic with id {id_text(topic_id)}")
+        return found
+
+    def check_erasable(self, topic: str) -> None:
+        """Raise UnknownTopicError, InvalidTopicError or PolicyViolationError unless its records may be deleted."""
+        found = self.known(topic)
+        if found.is_internal:
+            raise InvalidTopicError(f"requests cannot delete records of {topic}")
+        if not found.config.log.delete:
+            raise PolicyViolationError(f"topic {topic}: its cleanup.policy is not delete")
+
+    def rules(self, topic: str) -> AppendRules:
+        """Return the rules for appends to a topic. Raises UnknownTopicError."""
+        return self.known(topic).config.append
+
+    def leader_epoch(self, topic: str, partition: int) -> int:
+        """Return the leader epoch of a partition, 0 if it has no state yet. Raises UnknownTopicError."""
+        self.check_partition(topic, partition)
+        return topics.leader_epoch(self._store.image, TopicPartition(topic, partition))
+
+    def led_at_once(self, topic: ServedTopic) -> list[tuple[int, int]]:
+        """Return the partitions that this broker leads without an order of a controller, with their leader epochs."""
+        if self._store.is_shared:
+            return []
+        image = self._store.image
+        keys = (TopicPartition(topic.name, index) for index in range(topic.partitions))
+        return [(key.partition, topics.leader_epoch(image, key)) for key in keys]
+
+    def check_partition(self, topic: str, partition: int) -> None:
+        """Raise UnknownTopicError unless a topic has this partition."""
+        self._partition(topic, partition)
+
+    def _partition(self, topic: str, partition: int) -> ServedTopic:
+        found = self.known(topic)
+        if not 0 <= partition < found.partitions:
+            raise UnknownTopicError(f"topic {topic} has no partition {partition}")
+        return found
+
+    # ---- logs
 
     def existing_log(self, topic: str, partition: int) -> PartitionLog | None:
         """Return the log of a partition, None if it does not exist yet. Raises UnknownTopicError,
@@ -127,7 +239,7 @@ class Topics(TopicTable):
 
     # ---- creating
 
-    def create(
+    async def create(
         self,
         name: str,
         partitions: int | None = None,
@@ -137,235 +249,194 @@ class Topics(TopicTable):
         assignments: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> ServedTopic:
-        """Create a topic; return it. None stands for the broker's default.
+        """Create a topic, for a caller that holds `directory`; return it. None stands for the broker's default.
 
         `assignments` are the brokers of each partition, instead of the two numbers. `validate_only` only checks whether
         the topic could be created. Raises TopicExistsError, InvalidTopicError, InvalidPartitionsError,
-        InvalidReplicationFactorError, InvalidReplicaAssignmentError, InvalidConfigError, InvalidRequestError.
+        InvalidReplicationFactorError, InvalidReplicaAssignmentError, InvalidConfigError, InvalidRequestError, and as
+        `ClusterStore.propose` does.
         """
-        if name in self._topics:
-            raise TopicExistsError(f"topic {name} already exists")
-        if assignments:
-            if partitions is not None or replication_factor is not None:
-                raise InvalidRequestError("either brokers of each partition, or numbers of partitions and replicas")
-            count, factor = len(assignments), 0
-        else:
-            count = self._config.num_partitions if partitions is None else partitions
-            if not 1 <= count <= MOST_PARTITIONS:
-                raise InvalidPartitionsError(f"expected 1 to {MOST_PARTITIONS} partitions, found {count}")
-            factor = self._config.default_replication_factor if replication_factor is None else replication_factor
-            check_factor(factor, self._brokers())
-        _check_new(name, self._topics)
-        self._check_folders(name, range(count))
-        if assignments:
-            check_assignments(assignments, range(count), self._brokers())
-        replicas = _lists(assignments) if assignments else self._assign(range(count), factor)
-        given = topic_config.of_new_topic(configs or {}, self._config)
-        own = readable.topic_settings(given, self._config.tree_protocol)
-        topic = ServedTopic(name, self._new_id(), count, own, topic_config.resolve(own, self._config), (0,) * count)
-        if not validate_only:
-            self._create_nodes(topic, replicas, replicas)
-            if self._is_alone:
-                self._keep(topic)
-            _warn_beyond(topic, self._config)
+        config, placement, topic_id = self._config, await self._placement(), self._new_id()
+        has_ids = not self._store.is_shared or line_of(config.inter_broker_protocol_version) >= TOPIC_IDS
+        given = partitions, replication_factor
+
+        def decide(image: ClusterImage) -> list[ProposedChange]:
+            defaults = config.num_partitions, config.default_replication_factor
+            replicas = topics.place(
+                image, name, placement, numbers=given, defaults=defaults, assignments=assignments
+            )  # fmt: skip
+            of_topic = topic_config.of_new_topic(configs or {}, config)
+            own = self._store.readable(of_topic)
+            self._resolve(own)
+            led = () if self._store.is_shared else replicas.keys()
+            return topics.creation(image, name, topic_id if has_ids else None, own, replicas, led)
+
+        if validate_only:
+            settings, created = decide(self._store.image)
+            assert isinstance(settings, SettingsChanged), "the first change of a creation"
+            assert isinstance(created, TopicCreated), "the second change of a creation"
+            own = settings.settings or {}
+            count = len(created.topic.partitions)
+            return ServedTopic(name, topic_id, count, own, topic_config.resolve(own, config))
+        await change(self._store, decide)
+        topic = self.known(name)
+        _warn_beyond(topic, config)
         return topic
 
-    def _assign(self, partitions: range, factor: int) -> dict[int, list[int]]:
-        brokers = self._brokers()
-        start, shift = self._draw(len(brokers)), self._draw(len(brokers))
-        return assign(partitions, factor, brokers, start=start, shift=shift, racks=self._racks())
+    async def _placement(self) -> topics.Placement:
+        brokers, racks = self._brokers(), self._racks()
+        if self._store.is_shared:  # the assigned brokers find out: here may be a folder that is still being deleted
+            return topics.Placement(brokers, racks, self._draw, lambda _topic, _partitions: None)
+        taken = await self._threads.run_short(self._logs.taken_names)
 
-    def _create_nodes(self, topic: ServedTopic, replicas: Mapping[int, list[int]], partitions: Iterable[int]) -> None:
-        """Create a topic in the tree; without a cluster, also the states of these partitions.
+        def check_folders(topic: str, partitions: range) -> None:
+            for key in (TopicPartition(topic, partition) for partition in partitions):
+                if str(key) in taken:
+                    why = (
+                        self._logs.offline[key].why
+                        if key in self._logs.offline
+                        else "created outside the broker since its start"
+                    )
+                    raise InvalidTopicError(
+                        f"partition {key} cannot be created: the log directory has something of that name: {why}"
+                    )
 
-        Raises TopicExistsError if another broker has just created it.
-        """
-        has_ids = self._is_alone or line_of(self._config.inter_broker_protocol_version) >= TOPIC_IDS
-        topic_id = topic.id if has_ids else None
-        for _ in range(_ATTEMPTS):
-            changes = topic_nodes.creation(self._metadata, topic.name, topic_id, topic.configs, replicas)
-            if self._is_alone:
-                some = {each: replicas[each] for each in partitions}
-                changes += topic_nodes.first_states(self._metadata, topic.name, some)
-            # Also the node of its settings may be made or deleted now, by another creation or the end of a deletion.
-            with contextlib.suppress(NodeExistsError, NoNodeError):
-                self._metadata.transaction(changes)
-                return
-            if self._metadata.exists(layout.topic_path(topic.name)) is not None:
-                break
-        raise TopicExistsError(f"topic {topic.name} already exists")
+        return topics.Placement(brokers, racks, self._draw, check_folders)
 
-    def _check_folders(self, name: str, partitions: range) -> None:
-        """Raise InvalidTopicError if something in the log directory has the name of a new partition.
-
-        In a cluster the assigned brokers find that out: here may be the folder of a topic that is still being deleted.
-        """
-        if not self._is_alone:
-            return
-        taken = self._logs.taken_names()
-        for key in (TopicPartition(name, partition) for partition in partitions):
-            if str(key) in taken:
-                why = (
-                    self._logs.offline[key].why
-                    if key in self._logs.offline
-                    else "created outside the broker since its start"
-                )
-                raise InvalidTopicError(
-                    f"partition {key} cannot be created: the log directory has something of that name: {why}"
-                )
-
-    def add_partitions(
+    async def add_partitions(
         self,
         name: str,
         count: int,
         *,
         assignments: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
-    ) -> ServedTopic:
-        """Increase the number of partitions of a topic to `count`; return it.
+    ) -> None:
+        """Increase the number of partitions of a topic to `count`, for a caller that holds `directory`.
 
-        `assignments` are the brokers of each new one. Without them leaders rotate from that of the first partition on,
-        as in Kafka. Raises UnknownTopicError, InvalidPartitionsError, InvalidReplicaAssignmentError.
+        `assignments` are the brokers of each new one. Raises as `topics.growth` and `ClusterStore.propose` do.
         """
-        topic = self.known(name)
-        if count <= topic.partitions:
-            raise InvalidPartitionsError(
-                f"topic {name} has {topic.partitions} partitions: expected more, found {count}"
-            )
-        if count > MOST_PARTITIONS:
-            raise InvalidPartitionsError(f"expected up to {MOST_PARTITIONS} partitions, found {count}")
-        new = range(topic.partitions, count)
-        self._check_folders(name, new)
-        if assignments is not None:
-            if len(assignments) != len(new):
-                raise InvalidReplicaAssignmentError(
-                    f"expected brokers of {len(new)} partitions, found {len(assignments)}"
-                )
-            check_assignments(dict(zip(new, assignments, strict=True)), new, self._brokers())
-            replicas = _lists(dict(zip(new, assignments, strict=True)))
-        else:
-            first, brokers = topic_nodes.first_replicas(self._metadata, name), self._brokers()
-            check_factor(len(first), brokers)
-            start = next((at for at, each in enumerate(brokers) if each >= first[0]), 0)
-            shift = start - (topic.partitions - 1) // len(brokers)  # Kafka counts the rounds of new partitions alone
-            replicas = assign(new, len(first), brokers, start=start, shift=shift, racks=self._racks())
-        grown = replace(topic, partitions=count, leader_epochs=(*topic.leader_epochs, *[0] * len(new)))
-        if not validate_only:
-            changes = topic_nodes.growth(self._metadata, name, replicas)
-            if self._is_alone:
-                changes += topic_nodes.states(self._metadata, name, replicas)
-            self._metadata.transaction(changes)
-            if self._is_alone:
-                self._keep(grown)
-        return grown
+        placement = await self._placement()
 
-    def raise_leader_epoch(self, name: str, partition: int, epoch: int) -> None:
+        def decide(image: ClusterImage) -> list[ProposedChange]:
+            self.known(name)
+            are_led = not self._store.is_shared
+            return topics.growth(image, name, count, placement, assignments, are_led=are_led)
+
+        if validate_only:
+            decide(self._store.image)
+        else:
+            await change(self._store, decide)
+
+    async def raise_leader_epoch(self, name: str, partition: int, epoch: int) -> None:
         """Raise a partition's leader epoch to that of records appended unchanged. Raises UnknownTopicError."""
-        topic = self._partition(name, partition)
-        if epoch <= topic.leader_epochs[partition]:
-            return
-        path = layout.state_path(name, partition)
-        if self._metadata.exists(path) is None:  # of an adopted topic, without a log until now
-            replicas = assign([partition], 1, self._brokers())
-            self._metadata.transaction(topic_nodes.states(self._metadata, name, replicas))
-        found = self._metadata.get(path)
-        state = replace(layout.load_state(path, found.data), leader_epoch=epoch)
-        self._metadata.transaction([SetNode(path, layout.dump_state(state), found.version)])
-        epochs = list(topic.leader_epochs)
-        epochs[partition] = epoch
-        self._keep(replace(topic, leader_epochs=tuple(epochs)))
+        key = TopicPartition(name, partition)
+        if topics.later_epoch(self._store.image, key, epoch):
+            await change(self._store, lambda image: topics.later_epoch(image, key, epoch))
 
     # ---- deleting
 
-    def begin_delete(self, name: str) -> None:
-        """Mark a topic for deletion; without a cluster, forget it. Raises UnknownTopicError.
+    async def begin_delete(self, name: str) -> None:
+        """Mark a topic for deletion; without a cluster, it is unknown from now on. Raises UnknownTopicError.
 
         From here on a restart continues the deletion. In a cluster the controller does all of it; alone, `take_away`
         and `finish_delete` follow.
         """
         self.known(name)
-        path = f"{layout.DELETE_TOPICS}/{name}"
-        if not self._is_alone:
-            with contextlib.suppress(NodeExistsError):  # the deletion has begun already
-                self._metadata.create(path, parents=True)
-            return
-        self._metadata.create(path, parents=True)
-        self.forget(name)
+        await change(self._store, lambda _image: [DeletionRequested(name)])
 
     def take_away(self, keys: Iterable[TopicPartition]) -> list[PartitionLog]:
         """Delete the logs of partitions; return them, to be released when unused. Their files are deleted later."""
         there = [key for key in keys if key in self._logs.logs]
         return self._logs.take_away(there, monotonic_ms=self._clock.monotonic_ms())
 
-    def finish_delete(self, name: str) -> None:
-        """Delete the logs of a topic that are offline, its nodes and the mark of its deletion."""
-        self.forget(name)
-        self._logs.take_away_offline(name, monotonic_ms=self._clock.monotonic_ms())
-        self._metadata.transaction(topic_nodes.removal(self._metadata, name))
+    async def finish_delete(self, name: str) -> None:
+        """Delete the logs of a topic that are offline, the topic, and the mark of its deletion."""
+        now_ms = self._clock.monotonic_ms()
+        await self._threads.run(self._logs.take_away_offline, name, monotonic_ms=now_ms)
+        await change(self._store, lambda image: topics.removal(image, name))
 
     # ---- settings
 
-    def alter(self, name: str, configs: Mapping[str, str | None], *, validate_only: bool = False) -> ServedTopic:
-        """Replace the own settings of a topic; return it. They apply immediately.
+    async def alter(
+        self,
+        name: str,
+        rewrite: Callable[[ServedTopic], Mapping[str, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Replace the own settings of a topic by what `rewrite` makes of it. They apply immediately.
 
-        Raises UnknownTopicError, InvalidConfigError.
+        Raises UnknownTopicError, InvalidConfigError, and as `rewrite` and `ClusterStore.propose` do.
         """
-        topic = self.known(name)
-        own = readable.topic_settings(topic_config.check_overrides(configs), self._config.tree_protocol)
-        altered = replace(topic, configs=own, config=topic_config.resolve(own, self._config))
-        if altered.config.log.dialect is not topic.config.log.dialect:
-            raise InvalidConfigError(
-                f"topic {name}: {topic_config.FORMAT} cannot be switched to or from enriched for an existing topic"
-            )
-        if not validate_only:
-            self._metadata.transaction(
-                [
-                    topic_nodes.settings_change(self._metadata, "topics", name, own),
-                    *config_change_notification(
-                        self._metadata, "topics", name, self._clock.now_ms(), self._config.tree_protocol
-                    ),
-                ]
-            )
-            self._keep(altered)
-            _warn_beyond(altered, self._config)
-        return altered
+        config = self._config
 
-    # ---- synchronizing
+        def decide(_image: ClusterImage) -> list[ProposedChange]:
+            topic = self.known(name)
+            own = self._store.readable(topic_config.check_overrides(rewrite(topic)))
+            if self._resolve(own).log.dialect is not topic.config.log.dialect:
+                raise InvalidConfigError(
+                    f"topic {name}: {topic_config.FORMAT} cannot be switched to or from enriched for an existing topic"
+                )
+            return [SettingsChanged(topics.entity_of(name), own)]
 
-    def refresh(self, names: Collection[str]) -> None:
-        """Read topics from the tree: new ones, and those whose partitions or settings have changed.
+        if validate_only:
+            decide(self._store.image)
+            return
+        await change(self._store, decide)
+        if (altered := self.get(name)) is not None:
+            _warn_beyond(altered, config)
 
-        Unknown names are ignored. Raises MetadataError.
-        """
-        wanted = sorted(names)
-        nodes = self._metadata.get_many([layout.topic_path(each) for each in wanted])
-        settings = self._metadata.get_many([layout.config_path("topics", each) for each in wanted])
-        for name, node, own_node in zip(wanted, nodes, settings, strict=True):
-            if node is None:
+    def check_config(self, config: BrokerConfig) -> None:
+        """Raise InvalidConfigError if a topic would be invalid with these broker settings."""
+        for own in {frozenset(topic.configs.items()) for topic in self._topics.values()}:
+            topic_config.resolve(dict(own), config)
+
+    def config_changed(self) -> None:
+        """Apply the broker's current settings to all topics. Raises InvalidConfigError."""
+        self._resolved.clear()
+        for topic in list(self._topics.values()):
+            self._keep(replace(topic, config=self._resolve(topic.configs)))
+
+    def _resolve(self, own: Mapping[str, str]) -> TopicConfig:
+        """Return the settings in force with these own settings, which many topics share. Raises InvalidConfigError."""
+        key = frozenset(own.items())
+        if key not in self._resolved:
+            if len(self._resolved) >= _MOST_RESOLVED:
+                self._resolved.clear()
+            self._resolved[key] = topic_config.resolve(own, self._config)
+        return self._resolved[key]
+
+    # ---- following the cluster
+
+    def _cluster_changed(self, image: ClusterImage, changes: Sequence[ClusterChange]) -> None:
+        for name in dict.fromkeys(name for each in changes if (name := _topic_of(each)) is not None):
+            topic = image.topics.get(name)
+            if topic is None or name in image.deletions:
+                self._topics.pop(name, None)
                 continue
-            found = TopicNode.load(layout.topic_path(name), node.data)
-            path = layout.config_path("topics", name)
-            own = self._usable(name, {} if own_node is None else layout.load_config(path, own_node.data))
-            config = topic_config.resolve(own, self._config)
-            count = len(found.replicas)
-            self._keep(ServedTopic(name, found.topic_id or NULL_UUID, count, own, config, (0,) * count))
+            try:
+                self._keep(self._served(topic, image))
+            except InvalidConfigError as error:
+                if not self._is_following:
+                    raise
+                logs.warning("settings of topic %s cannot be applied: %s", name, error)
 
-    def _load(self, name: str) -> ServedTopic:
-        path = layout.topic_path(name)
-        found = self._metadata.get(path)
-        node = TopicNode.load(path, found.data)
-        if node.topic_id is None:  # from before 2.8
-            node = TopicNode(node.replicas, self._new_id())
-            self._metadata.set(path, node.dump(), found.version)
-        assert node.topic_id is not None
-        own = self._usable(name, topic_nodes.settings_of(self._metadata, "topics", name))
-        epochs = tuple(topic_nodes.leader_epoch(self._metadata, name, partition) for partition in node.replicas)
-        return ServedTopic(
-            name, node.topic_id, len(epochs), own, topic_config.resolve(own, self._config), epochs
-        )  # fmt: skip
+    def _served(self, topic: TopicImage, image: ClusterImage) -> ServedTopic:
+        open_logs = self._open_logs(topic.name, len(topic.partitions))
+        own = self._usable(topic.name, image, open_logs)
+        config = self._resolve(own)
+        return ServedTopic(topic.name, topic.id or NULL_UUID, len(topic.partitions), own, config)
 
-    def _usable(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
-        """Return a topic's settings from the tree, without invalid ones: Kafka may have stored them."""
+    def _usable(self, name: str, image: ClusterImage, open_logs: Iterable[PartitionLog]) -> dict[str, str]:
+        """Return a topic's settings, without invalid ones: Kafka may have stored them."""
+        stored = stored_settings(image, name)
+        if (why := image.damage.get(settings_part(topics.entity_of(name)))) is not None:
+            if _is_enriched(open_logs):
+                stored[topic_config.FORMAT] = Format.ENRICHED.value
+            logs.error("topic %s: its settings cannot be read, and until it is altered no record is deleted or "
+                       "compacted: %s", name, why)  # fmt: skip
+        if frozenset(stored.items()) in self._resolved:  # valid
+            return stored
         own = topic_config.usable(stored, self._config)
         if own != stored:
             ignored = ", ".join(f"{key}={text!r}" for key, text in stored.items() if own.get(key) != text)
@@ -373,31 +444,46 @@ class Topics(TopicTable):
                        "deleted or compacted: %s", name, ignored[:_MOST_SHOWN])  # fmt: skip
         return own
 
-    def _adopt(self) -> list[str]:
-        """Add topics to the tree whose logs exist without it; return their names."""
+    def _keep(self, topic: ServedTopic) -> None:
+        before = self._topics.get(topic.name)
+        self._topics[topic.name] = topic
+        if before is None or before.config is not topic.config:
+            for log in self._open_logs(topic.name, topic.partitions):
+                log.reconfigure(topic.config.log)
+
+    def _open_logs(self, topic: str, partitions: int) -> list[PartitionLog]:
+        open_logs = self._logs.logs
+        if len(open_logs) < partitions:
+            return [log for key, log in list(open_logs.items()) if key.topic == topic and key.partition < partitions]
+        keys = (TopicPartition(topic, partition) for partition in range(partitions))
+        return [log for key in keys if (log := open_logs.get(key)) is not None]
+
+    # ---- adopting
+
+    async def _adopt(self) -> list[str]:
+        """Create topics whose logs exist without them; return their names."""
         partitions_of: dict[str, list[int]] = {}
         for key in (*self._logs.logs, *(key for key, each in self._logs.offline.items() if each.has_log)):
             if key.topic not in self._topics:
                 partitions_of.setdefault(key.topic, []).append(key.partition)
         for name, partitions in partitions_of.items():
-            count = max(partitions) + 1
-            logs = [log for key, log in self._logs.logs.items() if key.topic == name]
-            stored = topic_nodes.settings_of(self._metadata, "topics", name)
-            own = self._usable(name, stored) or _settings_of_adopted(name, logs)
-            config = topic_config.resolve(own, self._config)
-            topic = ServedTopic(name, self._id_in_folder(name), count, own, config, (0,) * count)
-            replicas = assign(range(count), 1, self._brokers())
-            self._create_nodes(topic, replicas, partitions)  # a state for each folder
-            self._keep(topic)
+            own_logs = [log for key, log in self._logs.logs.items() if key.topic == name]
+            topic_id = await self._threads.run(self._id_in_folder, name)
+            replicas = assign(range(max(partitions) + 1), 1, self._brokers())
+            own = self._usable(name, self._store.image, own_logs) or _settings_of_adopted(name, own_logs)
+            changes = topics.creation(
+                self._store.image, name, topic_id, own, replicas, partitions
+            )  # per folder a state
+            await self._store.propose(changes, self._store.image)
             for partition in partitions:
-                self._go_on_with_epoch(name, partition)
+                await self._go_on_with_epoch(name, partition)
         return sorted(partitions_of)
 
-    def _go_on_with_epoch(self, name: str, partition: int) -> None:
+    async def _go_on_with_epoch(self, name: str, partition: int) -> None:
         """Raise the leader epoch to that of the log's last batches: clients reject earlier ones than they have seen."""
         log = self._logs.logs.get(TopicPartition(name, partition))
         if log is not None and log.epochs.entries:
-            self.raise_leader_epoch(name, partition, log.epochs.entries[-1].epoch)
+            await self.raise_leader_epoch(name, partition, log.epochs.entries[-1].epoch)
 
     def _id_in_folder(self, name: str) -> uuid.UUID:
         for key, log in self._logs.logs.items():
@@ -407,17 +493,20 @@ class Topics(TopicTable):
         return self._new_id()
 
 
-def _check_new(name: str, others: Iterable[str]) -> None:
-    """Raise InvalidTopicError or InvalidRequestError unless a topic of this name may exist beside the others."""
-    check_new_topic(name)
-    alike = name.replace(".", "_")
-    for other in others:
-        if other.replace(".", "_") == alike:
-            raise InvalidTopicError(f"topic {name} and topic {other} collide: their metrics would have the same name")
-
-
-def _lists(assignments: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
-    return {partition: list(brokers) for partition, brokers in assignments.items()}
+def _topic_of(change: ClusterChange) -> str | None:
+    """Return the topic whose entry a change may affect."""
+    match change:
+        case TopicCreated(topic=topic):
+            return topic.name
+        case TopicDeleted(name=name) | TopicIdAssigned(name=name) | PartitionsCreated(topic=name):
+            return name
+        case DeletionRequested(topic=name) | DeletionEnded(topic=name):
+            return name
+        case SettingsChanged(entity=entity) if entity == topics.entity_of(entity.name or ""):
+            return entity.name
+        case DamageChanged(part=part) if part.section is DamagedSection.TOPIC_SETTINGS:
+            return part.name
+    return None
 
 
 def _warn_beyond(topic: ServedTopic, config: BrokerConfig) -> None:
@@ -425,9 +514,13 @@ def _warn_beyond(topic: ServedTopic, config: BrokerConfig) -> None:
         warn_beyond(config, f"topic {topic.name}", topic.config.append.format)
 
 
-def _settings_of_adopted(name: str, logs: Iterable[PartitionLog]) -> dict[str, str]:
+def _settings_of_adopted(name: str, logs: Sequence[PartitionLog]) -> dict[str, str]:
     """Return the settings of a topic known only from its logs: nothing of it is deleted."""
     own = {"cleanup.policy": "compact"} if name in INTERNAL else dict(topic_config.KEEPS_ALL)
-    if any(each.config.dialect is Dialect.ENRICHED for each in logs):
+    if _is_enriched(logs):
         own[topic_config.FORMAT] = Format.ENRICHED.value
     return own
+
+
+def _is_enriched(logs: Iterable[PartitionLog]) -> bool:
+    return any(each.config.dialect is Dialect.ENRICHED for each in logs)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from magicbyte.engine.ports import MetadataStore
-from magicbyte.server.metadata import acl_nodes, layout
 from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.metadata.tree import StoredNode, Tree
+from magicbyte.server.stores.znodes import acl_nodes, layout
 from server.broker.serving import Clock
 
 RECORDED: Final = ("1.1.1", "2.8.2", "3.9.1")

@@ -24,8 +24,8 @@ from magicbyte.engine.ports import MetadataStore, TopicPartition
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.engine.sentinels import NO_BROKER
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import TopicNode
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.layout import TopicNode
 from magicbyte.server.stores.znodes.reading import image_of, read_tree
 from server.stores.znodes.builders import RECORDED, new_tree, recorded
 
@@ -99,12 +99,12 @@ def test_reassignments_are_those_of_topics_and_those_of_old_tools() -> None:
     assert (image.reassignments, image.preferred_elections) == ({key: (3,)}, {key})
 
 
-def test_versions_are_those_of_the_nodes_that_were_read() -> None:
+def test_the_nodes_of_a_reading_are_those_that_were_read() -> None:
     store = recorded("2.8.2")
     reading = read_tree(store)
-    for path, version in reading.versions.items():
-        assert store.get(path).version == version
-    assert {layout.topic_path("zeta-one"), layout.config_path("users", "bob")} <= reading.versions.keys()
+    for path, node in reading.nodes.items():
+        assert store.exists(path) == node
+    assert {layout.topic_path("zeta-one"), layout.config_path("users", "bob")} <= reading.nodes.keys()
 
 
 SECRET = "salt=x,stored_key=secret"

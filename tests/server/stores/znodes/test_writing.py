@@ -38,8 +38,8 @@ from magicbyte.engine.errors import BadVersionError, MetadataError, ProtocolTooO
 from magicbyte.engine.ports import CreateNode, MetadataStore, NodeChange, SetNode, TopicPartition
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState, PartitionState
-from magicbyte.server.metadata import layout
-from magicbyte.server.stores.election import candidacy
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.election import candidacy
 from magicbyte.server.stores.znodes.reading import image_of, read_tree
 from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 from server.stores.znodes.builders import RECORDED, new_tree, recorded
@@ -51,8 +51,8 @@ ENDPOINTS = (BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "a", 9092),)
 
 
 def write(store: MetadataStore, changes: Sequence[ProposedChange], terms: WritingTerms = NOW) -> list[NodeChange]:
-    image, versions = read_tree(store)
-    made = node_changes(store, image, changes, terms, versions)
+    image, nodes = read_tree(store)
+    made = node_changes(store, image, changes, terms, nodes)
     store.transaction(made)
     return made
 
@@ -117,11 +117,12 @@ def test_the_election_of_a_controller_is_a_change_of_two_fields() -> None:
 def test_an_overtaken_proposal_changes_nothing() -> None:
     store = new_tree()
     write(store, [TopicCreated(topic("orders", 2)), SettingsChanged(ORDERS, {})])
-    image, versions = read_tree(store)
+    image, nodes = read_tree(store)
     store.set(layout.config_path("topics", "orders"), layout.dump_config({"retention.ms": "1"}))
-    with pytest.raises(BadVersionError, match=r"/config/topics/orders: the node has changed"):
-        node_changes(store, image, [SettingsChanged(ORDERS, {"retention.ms": "2"})], NOW, versions)
-    made = node_changes(store, image, [DeletionRequested("orders")], NOW, versions)  # that is another node
+    made = node_changes(store, image, [SettingsChanged(ORDERS, {"retention.ms": "2"})], NOW, nodes)
+    with pytest.raises(BadVersionError, match=r"/config/topics/orders: expected version 0, found 1"):
+        store.transaction(made)
+    made = node_changes(store, image, [DeletionRequested("orders")], NOW, nodes)  # that is another node
     store.transaction(made)
     assert image_of(store).settings == {ORDERS: {"retention.ms": "1"}}
 
@@ -129,9 +130,9 @@ def test_an_overtaken_proposal_changes_nothing() -> None:
 def test_a_proposal_that_is_overtaken_after_its_nodes_were_read_fails_in_the_store() -> None:
     store = new_tree()
     write(store, [TopicCreated(topic("orders", 1))])
-    image, versions = read_tree(store)
+    image, nodes = read_tree(store)
     state = PartitionState(2, 1, (2,), 1)
-    made = node_changes(store, image, [PartitionStateChanged(FIRST, KnownState(state, 1))], NOW, versions)
+    made = node_changes(store, image, [PartitionStateChanged(FIRST, KnownState(state, 1))], NOW, nodes)
     path = layout.state_path(*FIRST)
     store.set(path, store.get(path).data)
     with pytest.raises(BadVersionError):

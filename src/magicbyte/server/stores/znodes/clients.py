@@ -1,4 +1,4 @@
-"""The nodes of users, clients and addresses, which have their quotas and SCRAM credentials.
+"""The nodes of users, clients and addresses, which have their quotas and SCRAM credentials; the secret of challenges.
 
 /config/users/U, /config/users/U/clients/C, /config/clients/C, /config/ips/I; `<default>` instead of a name stands for
 all without a quota of their own.
@@ -7,13 +7,19 @@ all without a quota of their own.
 from __future__ import annotations
 
 import math
-from typing import Final
+import secrets
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 from magicbyte.access.security.quotas import WHOLE_QUOTAS
 from magicbyte.engine.cluster.quotas import NO_NAME, QuotaEntity
-from magicbyte.server.metadata import layout
+from magicbyte.engine.errors import NodeExistsError
 from magicbyte.server.metadata.tree import check_path
+from magicbyte.server.stores.znodes import layout
+
+if TYPE_CHECKING:
+    from magicbyte.engine.ports import MetadataStore
 
 USERS: Final = "users"
 CLIENTS: Final = "clients"
@@ -80,3 +86,13 @@ def _written(name: str | None) -> str:
 
 def _read_name(name: str) -> str | None:
     return None if name == layout.DEFAULT_ENTITY else unquote(name)
+
+
+def secret_of_decoys(metadata: MetadataStore) -> bytes:
+    """Return the cluster's secret for the challenges of unknown users; it is made at the first call.
+
+    In the tree, so that all brokers give a name the same salt, before and after a restart. Raises MetadataError.
+    """
+    with suppress(NodeExistsError):
+        metadata.create(layout.SCRAM_DECOYS, secrets.token_hex(32).encode(), parents=True)
+    return metadata.get(layout.SCRAM_DECOYS).data

@@ -6,14 +6,15 @@ earlier one. A later reading has both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES
 from magicbyte.access.security.scram import HASHES
 from magicbyte.engine.cluster.acls import DENY_ALL, Entries, Pattern, ResourcePattern, ResourceType
 from magicbyte.engine.cluster.brokers import RegisteredBroker
+from magicbyte.engine.cluster.changes import PartitionStateChanged, apply_all
 from magicbyte.engine.cluster.image import (
     ClusterImage,
     ConfigEntity,
@@ -23,6 +24,7 @@ from magicbyte.engine.cluster.image import (
     PartitionImage,
     TopicImage,
     credential_part,
+    settings_part,
 )
 from magicbyte.engine.cluster.scram import Credential
 from magicbyte.engine.errors import MagicbyteError, MetadataError, SecurityError
@@ -30,11 +32,12 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState
 from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
-from magicbyte.server.metadata import acl_nodes, layout
-from magicbyte.server.metadata.layout import TopicNode
-from magicbyte.server.stores.znodes import clients
+from magicbyte.server.stores.znodes import acl_nodes, clients, layout
+from magicbyte.server.stores.znodes.layout import TopicNode
 
 if TYPE_CHECKING:
+    import uuid
+
     from magicbyte.engine.cluster.image import Limits, Settings
     from magicbyte.engine.cluster.quotas import QuotaEntity
     from magicbyte.engine.ports import MetadataStore, Node
@@ -43,19 +46,22 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _KINDS: Final = {kind: f"{layout.CONFIG}/{kind.value}" for kind in (EntityKind.TOPIC, EntityKind.BROKER)}
-_SECTIONS: Final = {
-    EntityKind.TOPIC: DamagedSection.TOPIC_SETTINGS,
-    EntityKind.BROKER: DamagedSection.BROKER_SETTINGS,
-}
-_OF_CLIENTS: Final = (DamagedSection.CLIENT, DamagedSection.CREDENTIAL)
+_OF_SETTINGS: Final = (
+    DamagedSection.TOPIC_SETTINGS,
+    DamagedSection.BROKER_SETTINGS,
+    DamagedSection.CLIENT,
+    DamagedSection.CREDENTIAL,
+)
+_KIND_NAMES: Final = {kind.value: kind for kind in _KINDS}
+_CLIENT_KINDS: Final = (clients.USERS, clients.CLIENTS, clients.ADDRESSES)
 _RESOURCES: Final = [(kind, pattern) for pattern in Pattern for kind in ResourceType]
 
 
 class TreeReading(NamedTuple):
-    """An image, and the version of each node that it was made from."""
+    """An image, and the nodes that it was made from, None for missing ones."""
 
     image: ClusterImage
-    versions: Mapping[str, int]
+    nodes: Mapping[str, Node | None]
 
 
 class ClientParts(NamedTuple):
@@ -65,28 +71,110 @@ class ClientParts(NamedTuple):
     rates: dict[str | None, float]
     credentials: dict[str, Mapping[str, Credential]]
 
+    def sections(self) -> dict[str, Any]:
+        """Return them by the names of an image's fields."""
+        return {"quotas": self.quotas, "connection_rates": self.rates, "scram_users": self.credentials}
 
-def read_clients(store: MetadataStore, image: ClusterImage) -> ClusterImage:
-    """Return `image` with all quotas and credentials of a tree. Blocks. Raises NetworkError, MetadataError."""
+
+@dataclass(slots=True)
+class Parts:
+    """Parts of a cluster that are to be read again. `places`: kind and name of settings, of a client or an address.
+
+    `topics` are read with their settings.
+    """
+
+    places: dict[tuple[str, str], None] = field(default_factory=dict)
+    resources: dict[ResourcePattern, None] = field(default_factory=dict)
+    topics: dict[str, None] = field(default_factory=dict)
+    states: dict[TopicPartition, None] = field(default_factory=dict)
+    deletions: dict[str, None] = field(default_factory=dict)
+
+
+def read_settings(store: MetadataStore, image: ClusterImage) -> ClusterImage:
+    """Return `image` with all settings, quotas and credentials of a tree. Blocks.
+
+    Raises NetworkError, MetadataError.
+    """
     nodes = _Nodes(store)
-    parts = _clients(nodes)
-    damage = {part: why for part, why in image.damage.items() if part.section not in _OF_CLIENTS}
-    return replace(
-        image,
-        quotas=parts.quotas,
-        connection_rates=parts.rates,
-        scram_users=parts.credentials,
-        damage=damage | nodes.damage,
-        position=max(image.position, nodes.position),
-    )
+    return nodes.onto(image, _OF_SETTINGS, settings=_settings(nodes), **_clients(nodes).sections())
 
 
-def reread_clients(store: MetadataStore, image: ClusterImage, places: Sequence[tuple[str, str]]) -> ClusterImage:
-    """Return `image` with the current quotas and credentials of some nodes, each by its kind and name.
+def read_topics(store: MetadataStore, image: ClusterImage) -> ClusterImage:
+    """Return `image` with all topics of a tree, their states, requested deletions, and the controller's epoch.
 
     Blocks. Raises NetworkError, MetadataError.
     """
     nodes = _Nodes(store)
+    topics = _topics(nodes)
+    return nodes.onto(
+        image,
+        (DamagedSection.TOPIC, DamagedSection.STATE),
+        topics=topics,
+        topic_names=_names_of(topics),
+        deletions=_deletions(nodes),
+        controller_epoch=_controller_epoch(nodes),
+    )
+
+
+def read_acls(store: MetadataStore, image: ClusterImage) -> ClusterImage:
+    """Return `image` with all ACLs of a tree. Blocks. Raises NetworkError, MetadataError."""
+    nodes = _Nodes(store)
+    return nodes.onto(image, (DamagedSection.ACLS,), acls=_acls(nodes))
+
+
+def reread(store: MetadataStore, image: ClusterImage, parts: Parts) -> TreeReading:
+    """Return `image` with the current content of some parts, and their nodes.
+
+    A topic keeps the states that the image has, unless they are parts themselves. One that is missing in the tree stays
+    as it is. Blocks. Raises NetworkError, MetadataError.
+    """
+    nodes = _Nodes(store)
+    entities = [(kind, name) for kind, name in parts.places if kind in _KIND_NAMES]
+    entities += [(EntityKind.TOPIC.value, topic) for topic in parts.topics]
+    places = [(kind, name) for kind, name in parts.places if kind in _CLIENT_KINDS]
+    nodes.many(
+        [
+            *(layout.config_path(*each) for each in (*entities, *places)),
+            *(acl_nodes.acls_path(each) for each in parts.resources),
+            *(layout.topic_path(each) for each in parts.topics),
+            *(layout.state_path(*each) for each in parts.states),
+            *(_deletion_path(each) for each in parts.deletions),
+        ]
+    )
+    if entities:
+        image = _reread_settings(nodes, image, entities)
+    if places:
+        image = _reread_clients(nodes, image, places)
+    if parts.resources:
+        image = _reread_acls(nodes, image, parts.resources)
+    if parts.topics:
+        image = _reread_topics(nodes, image, parts.topics)
+    if parts.states:
+        image = _reread_states(nodes, image, parts.states)
+    if parts.deletions:
+        marked = {each for each in parts.deletions if nodes.found[_deletion_path(each)] is not None}
+        image = replace(image, deletions=(image.deletions - parts.deletions.keys()) | marked)
+    return TreeReading(replace(image, position=max(image.position, nodes.position)), nodes.found)
+
+
+def _reread_settings(nodes: _Nodes, image: ClusterImage, places: Sequence[tuple[str, str]]) -> ClusterImage:
+    entities = [(_KIND_NAMES[kind], name) for kind, name in places]
+    owners, found, parts = [_entity(*each) for each in entities], _settings_at(nodes, entities), _parts(entities)
+    if all(image.settings.get(each) == found.get(each) for each in owners) and _is_same_damage(nodes, image, parts):
+        return image
+    settings, damage = dict(image.settings), dict(image.damage)
+    for part, owner in zip(parts, owners, strict=True):
+        damage.pop(part, None)
+        settings.pop(owner, None)
+    settings |= found
+    return replace(image, settings=settings, damage=damage | nodes.damage)
+
+
+def _is_same_damage(nodes: _Nodes, image: ClusterImage, parts: Iterable[DamagedPart]) -> bool:
+    return all(image.damage.get(part) == nodes.damage.get(part) for part in parts)
+
+
+def _reread_clients(nodes: _Nodes, image: ClusterImage, places: Sequence[tuple[str, str]]) -> ClusterImage:
     parts = _clients_at(nodes, places)
     quotas, rates = dict(image.quotas), dict(image.connection_rates)
     users, damage = dict(image.scram_users), dict(image.damage)
@@ -106,27 +194,43 @@ def reread_clients(store: MetadataStore, image: ClusterImage, places: Sequence[t
         connection_rates=rates | parts.rates,
         scram_users=users | parts.credentials,
         damage=damage | nodes.damage,
-        position=max(image.position, nodes.position),
     )
 
 
-def read_acls(store: MetadataStore, image: ClusterImage) -> ClusterImage:
-    """Return `image` with all ACLs of a tree. Blocks. Raises NetworkError, MetadataError."""
-    nodes = _Nodes(store)
-    acls = _acls(nodes)
-    damage = {part: why for part, why in image.damage.items() if part.section is not DamagedSection.ACLS}
-    return replace(image, acls=acls, damage=damage | nodes.damage, position=max(image.position, nodes.position))
-
-
-def reread_acls(store: MetadataStore, image: ClusterImage, resources: Sequence[ResourcePattern]) -> ClusterImage:
-    """Return `image` with the current ACLs of some resources. Blocks. Raises NetworkError, MetadataError."""
-    nodes = _Nodes(store)
-    found = _acls_of(nodes, resources)
-    again = frozenset(resources)
-    acls = {resource: entries for resource, entries in image.acls.items() if resource not in again} | found
+def _reread_acls(nodes: _Nodes, image: ClusterImage, resources: Collection[ResourcePattern]) -> ClusterImage:
+    found = _acls_of(nodes, list(resources))
+    acls = {resource: entries for resource, entries in image.acls.items() if resource not in resources} | found
     parts = {_acls_part(each) for each in resources}
     damage = {part: why for part, why in image.damage.items() if part not in parts}
-    return replace(image, acls=acls, damage=damage | nodes.damage, position=max(image.position, nodes.position))
+    return replace(image, acls=acls, damage=damage | nodes.damage)
+
+
+def _reread_topics(nodes: _Nodes, image: ClusterImage, names: Iterable[str]) -> ClusterImage:
+    found, parts = dict[str, TopicImage](), [DamagedPart(DamagedSection.TOPIC, name) for name in names]
+    for name, node in _topic_nodes(nodes, list(names)).items():
+        before = image.topics.get(name)
+        is_same = before is not None and before.id in (None, node.topic_id)
+        known = before.partitions if before is not None and is_same else ()
+        states = {TopicPartition(name, index): each.known for index, each in enumerate(known) if each.known is not None}
+        found[name] = topic_of(name, node, states)
+    if all(image.topics.get(name) == topic for name, topic in found.items()) and _is_same_damage(nodes, image, parts):
+        return image
+    topics, topic_names = dict(image.topics), dict(image.topic_names)
+    damage = {part: why for part, why in image.damage.items() if part not in parts or part.name not in found}
+    for name, topic in found.items():
+        former = topics.get(name)
+        if former is not None and former.id is not None:
+            topic_names.pop(former.id, None)
+        topics[name] = topic
+        if topic.id is not None:
+            topic_names[topic.id] = name
+    return replace(image, topics=topics, topic_names=topic_names, damage=damage | nodes.damage)
+
+
+def _reread_states(nodes: _Nodes, image: ClusterImage, keys: Iterable[TopicPartition]) -> ClusterImage:
+    found = _states(nodes, list(keys))
+    changes = [PartitionStateChanged(key, found.get(key)) for key in keys if image.partition(key) is not None]
+    return apply_all(image, changes, image.position)
 
 
 def image_of(store: MetadataStore) -> ClusterImage:
@@ -139,12 +243,12 @@ def image_of(store: MetadataStore) -> ClusterImage:
 
 
 def read_tree(store: MetadataStore) -> TreeReading:
-    """Return the cluster in a tree, and the versions of its nodes. Raises as `image_of` does."""
+    """Return the cluster in a tree, and its nodes. Raises as `image_of` does."""
     nodes = _Nodes(store)
     topics = _topics(nodes)
     client_parts = _clients(nodes)
-    single = [layout.CLUSTER_ID, layout.FEATURES, layout.PRODUCER_IDS, layout.CONTROLLER, layout.CONTROLLER_EPOCH]
-    cluster_id, features, producer_ids, controller, epoch = (
+    single = [layout.CLUSTER_ID, layout.FEATURES, layout.PRODUCER_IDS, layout.CONTROLLER]
+    cluster_id, features, producer_ids, controller = (
         None if node is None else node.data for node in nodes.many(single)
     )
     last_producer_id = None if producer_ids is None else layout.load_last_producer_id(producer_ids)
@@ -152,41 +256,54 @@ def read_tree(store: MetadataStore) -> TreeReading:
         cluster_id=None if cluster_id is None else layout.load_cluster_id(cluster_id),
         brokers=_brokers(nodes),
         topics=topics,
-        topic_names={each.id: each.name for each in topics.values() if each.id is not None},
+        topic_names=_names_of(topics),
         settings=_settings(nodes),
-        quotas=client_parts.quotas,
-        connection_rates=client_parts.rates,
         acls=_acls(nodes),
-        scram_users=client_parts.credentials,
+        **client_parts.sections(),
         features={} if features is None else layout.load_features(features),
         next_producer_id=None if last_producer_id is None else last_producer_id + 1,
         controller_id=NO_BROKER if controller is None else layout.load_controller(controller),
-        controller_epoch=NO_EPOCH if epoch is None else layout.load_controller_epoch(epoch),
+        controller_epoch=_controller_epoch(nodes),
         deletions=_deletions(nodes),
         reassignments=_reassignments(nodes),
         preferred_elections=_preferred_elections(nodes),
         position=nodes.position,
         damage=nodes.damage,
     )
-    return TreeReading(image, nodes.versions)
+    return TreeReading(image, nodes.found)
+
+
+def _names_of(topics: Mapping[str, TopicImage]) -> dict[uuid.UUID, str]:
+    return {each.id: each.name for each in topics.values() if each.id is not None}
+
+
+def _controller_epoch(nodes: _Nodes) -> int:
+    (node,) = nodes.many([layout.CONTROLLER_EPOCH])
+    return NO_EPOCH if node is None else layout.load_controller_epoch(node.data)
 
 
 @dataclass(slots=True)
 class _Nodes:
-    """Reads nodes, and records their versions, the latest transaction that they show, and damage."""
+    """Reads nodes, each once, and records them, the latest transaction that they show, and damage."""
 
     store: MetadataStore
-    versions: dict[str, int] = field(default_factory=dict)
+    found: dict[str, Node | None] = field(default_factory=dict)
     damage: dict[DamagedPart, str] = field(default_factory=dict)
     position: int = -1
 
     def many(self, paths: Sequence[str]) -> list[Node | None]:
-        nodes = self.store.get_many(paths) if paths else []
-        for path, node in zip(paths, nodes, strict=True):
+        new = [path for path in dict.fromkeys(paths) if path not in self.found]
+        for path, node in zip(new, self.store.get_many(new) if new else [], strict=True):
+            self.found[path] = node
             if node is not None:
-                self.versions[path] = node.version
                 self.position = max(self.position, node.czxid, node.mzxid, node.pzxid)
-        return nodes
+        return [self.found[path] for path in paths]
+
+    def onto(self, image: ClusterImage, damaged: Container[DamagedSection], **sections: Any) -> ClusterImage:
+        """Return an image with sections as they were read. `damaged`: the sections whose damage was looked for."""
+        damage = {part: why for part, why in image.damage.items() if part.section not in damaged}
+        position = max(image.position, self.position)
+        return replace(image, **sections, damage=damage | self.damage, position=position)
 
     def names(self, path: str) -> list[str]:
         """Return the names below a node, none if it does not exist."""
@@ -223,19 +340,25 @@ def _brokers(nodes: _Nodes) -> dict[int, RegisteredBroker]:
 
 
 def _topics(nodes: _Nodes) -> dict[str, TopicImage]:
-    names = nodes.names(layout.TOPICS)
+    topics = _topic_nodes(nodes, nodes.names(layout.TOPICS))
+    states = _states(nodes, [TopicPartition(name, index) for name, topic in topics.items() for index in topic.replicas])
+    return {name: topic_of(name, node, states) for name, node in topics.items()}
+
+
+def _topic_nodes(nodes: _Nodes, names: Sequence[str]) -> dict[str, TopicNode]:
+    """Return the topics of these names that exist and can be read."""
     topics = dict[str, TopicNode]()
-    for name, node in zip(names, nodes.many([layout.topic_path(each) for each in names]), strict=True):
+    paths = [layout.topic_path(each) for each in names]
+    for name, path, node in zip(names, paths, nodes.many(paths), strict=True):
         if node is not None:
-            part, data = DamagedPart(DamagedSection.TOPIC, name), node.data
-            topic = nodes.parsed(part, TopicNode.load, layout.topic_path(name), data)
+            topic = nodes.parsed(DamagedPart(DamagedSection.TOPIC, name), TopicNode.load, path, node.data)
             if topic is not None:
                 topics[name] = topic
-    states = _states(nodes, [TopicPartition(name, index) for name, topic in topics.items() for index in topic.replicas])
-    return {name: _topic(name, node, states) for name, node in topics.items()}
+    return topics
 
 
-def _topic(name: str, node: TopicNode, states: Mapping[TopicPartition, KnownState]) -> TopicImage:
+def topic_of(name: str, node: TopicNode, states: Mapping[TopicPartition, KnownState]) -> TopicImage:
+    """Return the topic of a node, with the states of its partitions."""
     partitions = tuple(
         PartitionImage(
             tuple(replicas),
@@ -261,17 +384,21 @@ def _states(nodes: _Nodes, keys: Sequence[TopicPartition]) -> dict[TopicPartitio
 
 def _settings(nodes: _Nodes) -> dict[ConfigEntity, Settings]:
     names = zip(_KINDS, nodes.names_below(list(_KINDS.values())), strict=True)
-    entities = [(kind, name) for kind, known in names for name in known]
-    settings: dict[ConfigEntity, Settings] = {}
+    return _settings_at(nodes, [(kind, name) for kind, known in names for name in known])
+
+
+def _settings_at(nodes: _Nodes, entities: Sequence[tuple[EntityKind, str]]) -> dict[ConfigEntity, Settings]:
     paths = [layout.config_path(kind.value, name) for kind, name in entities]
-    for (kind, name), own in zip(entities, _texts(nodes, paths, _parts(entities)), strict=True):
-        if own is not None:
-            settings[ConfigEntity(kind, None if name == layout.DEFAULT_ENTITY else name)] = own
-    return settings
+    found = zip(entities, _texts(nodes, paths, _parts(entities)), strict=True)
+    return {_entity(kind, name): own for (kind, name), own in found if own is not None}
+
+
+def _entity(kind: EntityKind, name: str) -> ConfigEntity:
+    return ConfigEntity(kind, None if name == layout.DEFAULT_ENTITY else name)
 
 
 def _parts(entities: Iterable[tuple[EntityKind, str]]) -> list[DamagedPart]:
-    return [DamagedPart(_SECTIONS[kind], name) for kind, name in entities]
+    return [settings_part(_entity(*each)) for each in entities]
 
 
 def _texts(nodes: _Nodes, paths: Sequence[str], parts: Iterable[DamagedPart]) -> list[dict[str, str] | None]:
@@ -291,8 +418,7 @@ def _texts(nodes: _Nodes, paths: Sequence[str], parts: Iterable[DamagedPart]) ->
 
 def _clients(nodes: _Nodes) -> ClientParts:
     """Return quotas, the rates of addresses, and credentials, which are in the nodes of users."""
-    kinds = (clients.USERS, clients.CLIENTS, clients.ADDRESSES)
-    users, client_ids, addresses = nodes.names_below([f"{layout.CONFIG}/{kind}" for kind in kinds])
+    users, client_ids, addresses = nodes.names_below([f"{layout.CONFIG}/{kind}" for kind in _CLIENT_KINDS])
     below = nodes.names_below([f"{layout.CONFIG}/{clients.USERS}/{user}/{clients.CLIENTS}" for user in users])
     places = [
         *((clients.USERS, user) for user in users),
@@ -384,8 +510,12 @@ def _acls_part(resource: ResourcePattern) -> DamagedPart:
 
 def _deletions(nodes: _Nodes) -> frozenset[str]:
     names = nodes.names(layout.DELETE_TOPICS)
-    nodes.many([f"{layout.DELETE_TOPICS}/{name}" for name in names])
+    nodes.many([_deletion_path(name) for name in names])
     return frozenset(names)
+
+
+def _deletion_path(topic: str) -> str:
+    return f"{layout.DELETE_TOPICS}/{topic}"
 
 
 def _reassignments(nodes: _Nodes) -> dict[TopicPartition, tuple[int, ...]]:

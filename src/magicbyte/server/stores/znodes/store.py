@@ -2,84 +2,158 @@
 
 Invariants:
 1. `_turn` is held from a reading of the tree until its image is published: no reading is published after a later one.
-   Order of locks: `directory` (changes of metadata, one at a time), then `_turn`.
+   Order of locks: `Runtime.directory`, then `_turn`.
 2. A proposal reads the nodes that it changes again before it writes them. So it is compared with the tree, not with the
    last notification; between the two the versions of the nodes protect it.
 3. An image is published after its changes are durable. A crash in between loses nothing: the next start reads the tree.
+4. A watch is set before the reading that it guards. Each new session reads everything again that was to be notified.
+5. What a session brings about (`follow`) is published at once. A reading that began before it is published on top.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from magicbyte.engine.cluster.acls import Pattern, ResourcePattern, ResourceType
+from magicbyte.engine.cluster.acls import Pattern, ResourceType
 from magicbyte.engine.cluster.changes import (
     AclsChanged,
     ClusterChange,
     ConnectionRateChanged,
     DamageChanged,
+    DeletionEnded,
+    DeletionRequested,
+    PartitionsCreated,
+    PartitionStateChanged,
     ProposedChange,
     QuotasChanged,
     ScramCredentialChanged,
+    SettingsChanged,
+    TopicCreated,
+    TopicDeleted,
+    TopicIdAssigned,
     apply_all,
     difference,
 )
-from magicbyte.engine.cluster.image import ClusterImage, DamagedSection
+from magicbyte.engine.cluster.image import ClusterImage, DamagedSection, settings_part
 from magicbyte.engine.errors import (
     BadVersionError,
     MagicbyteError,
+    MetadataError,
+    NetworkError,
     NodeExistsError,
     NoNodeError,
     StaleProposalError,
     UnknownOutcomeError,
 )
 from magicbyte.engine.printable import logger
-from magicbyte.server.metadata import acl_nodes, layout
-from magicbyte.server.metadata.readable import knows_prefixed_acls, knows_resource_type
-from magicbyte.server.stores.znodes import clients
-from magicbyte.server.stores.znodes.reading import read_acls, read_clients, reread_acls, reread_clients
+from magicbyte.server.stores.znodes import acl_nodes, clients, layout
+from magicbyte.server.stores.znodes.readable import knows_prefixed_acls, knows_resource_type, topic_settings
+from magicbyte.server.stores.znodes.reading import (
+    Parts,
+    read_acls,
+    read_settings,
+    read_topics,
+    reread,
+)
 from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.image import PartitionImage
     from magicbyte.engine.cluster.store import Subscriber
-    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.engine.ports import MetadataStore, TopicPartition
     from magicbyte.server.metadata.on_loop import LoopStore
     from magicbyte.server.serving.threads import Threads
+    from magicbyte.server.stores.orders import MetadataUpdate
 
 log = logger(__name__)
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], object]
 """Runs a task that ends with the broker at the latest."""
 _RETRY_S: Final = 1.0
+_REPORTED_BY_READERS: Final = (
+    DamagedSection.CREDENTIAL,
+    DamagedSection.TOPIC_SETTINGS,
+    DamagedSection.BROKER_SETTINGS,
+)
+_OF_CONTROLLER: Final = (DeletionRequested, DeletionEnded)
+"""Changes that a member's image lacks: the controller announces what follows from them."""
+
+
+class _News(NamedTuple):
+    """A later image, the one before it, the changes between them, and the error that a proposal ended with."""
+
+    base: ClusterImage
+    image: ClusterImage
+    changes: Sequence[ClusterChange]
+    error: MagicbyteError | None = None
+
+
+class _Follower:
+    """Reads a part of the tree again when it has changed, each second until that succeeds. `what` names it."""
+
+    def __init__(self, what: str, read: Callable[[], Coroutine[Any, Any, None]], spawn: Spawn) -> None:
+        self._what, self._read, self._spawn = what, read, spawn
+        self._is_reading = self._is_stale = False
+
+    def changed(self, *_event: object) -> None:
+        """Read soon: it has changed, or may have changed without a session."""
+        self._is_stale = True
+        if not self._is_reading:
+            self._is_reading = True
+            self._spawn(self._read_until_fresh())
+
+    async def _read_until_fresh(self) -> None:
+        is_told = False
+        try:
+            while self._is_stale:
+                self._is_stale = False
+                try:
+                    await self._read()
+                except MagicbyteError as error:
+                    if not is_told:
+                        log.warning("changed %s cannot be read yet, the former ones apply: %s", self._what, error)
+                    is_told = self._is_stale = True
+                    await asyncio.sleep(_RETRY_S)
+        finally:
+            self._is_reading = False
 
 
 class TreeStore:
-    """A `ClusterStore` of quotas, SCRAM credentials and, if they are followed, ACLs.
+    """A `ClusterStore` of settings, quotas, SCRAM credentials and topics; of ACLs, if they are followed.
 
-    `metadata` is the tree for threads, in its current session.
-    `reading` and `writing` run blocking calls elsewhere. `directory` must be held to change the metadata. `terms`
-    returns those of now. A member calls `reread` for each notification of changed settings, also for those that it
-    missed without a session.
+    `metadata` is the tree for threads, in its current session; `watching` returns the same for coroutines. `reading`
+    and `writing` run blocking calls elsewhere. `terms` returns those of now.
+
+    `is_shared`: other brokers have the same tree. Then a controller decides about topics: the image has those that it
+    has announced, without requested deletions, with the brokers and states of its latest UpdateMetadata. Otherwise
+    this broker decides all of it, and the image has everything.
     """
 
     def __init__(
         self,
         metadata: MetadataStore,
+        watching: Callable[[], LoopStore],
         reading: Threads,
         writing: Threads,
-        directory: asyncio.Lock,
+        spawn: Spawn,
         terms: Callable[[], WritingTerms],
+        *,
+        is_shared: bool,
     ) -> None:
-        self._metadata, self._reading, self._writing = metadata, reading, writing
-        self._directory, self._terms = directory, terms
+        self.is_shared = is_shared
+        self._metadata, self._watching, self._reading, self._writing = metadata, watching, reading, writing
+        self._terms = terms
         self._turn = asyncio.Lock()
         self._subscribers: list[Subscriber] = []
         self._image = ClusterImage()
-        self._is_reading_acls = self._are_acls_stale = False
-        self._watching: Callable[[], LoopStore]
-        self._spawn: Spawn
+        self._notes = set[str]()  # of changed settings, as far as they are in the image
+        self._settings = _Follower("settings", self._read_noted, spawn)
+        self._acls = _Follower("ACLs", self._read_acls, spawn)
+        self._topics = _Follower("topics", self._read_unread, spawn)
+        self._unread: dict[TopicPartition, PartitionImage] = {}  # announced partitions of topics that are not read yet
+        self._follows_acls = False
 
     @property
     def image(self) -> ClusterImage:
@@ -92,25 +166,112 @@ class TreeStore:
         subscriber(self._image, difference(ClusterImage(), self._image))
 
     async def start(self) -> None:
-        """Read the tree. Raises NetworkError, MetadataError."""
+        """Read the tree, and follow changes of settings from now on. Raises NetworkError, MetadataError."""
+        names = await self._watching().children(layout.CONFIG_CHANGES, self._settings.changed)
         async with self._turn:
-            self._publish(await self._reading.run(read_clients, self._metadata, self._image))
+            self._publish(await self._reading.run(self._news, self._read_all))
+            self._notes = set(names)
 
-    async def reread(self, kind: str, name: str) -> None:
-        """Read the node of a user, client or address again. Raises NetworkError, MetadataError; the image stays."""
-        if kind in (clients.USERS, clients.CLIENTS, clients.ADDRESSES):
-            async with self._turn:
-                self._publish(await self._reading.run(reread_clients, self._metadata, self._image, [(kind, name)]))
+    def _news(self, read: Callable[[ClusterImage], ClusterImage]) -> _News:
+        """Read an image; compare it with the one of now here, in a thread, as it may be large."""
+        base = self._image
+        image = read(base)
+        return _News(base, image, difference(base, image))
+
+    def _read_all(self, image: ClusterImage) -> ClusterImage:
+        image = read_settings(self._metadata, image)
+        return image if self.is_shared else read_topics(self._metadata, image)
+
+    def session_renewed(self) -> None:
+        """Follow changes in a new session, with those that were missed without one."""
+        self._settings.changed()
+        if self._follows_acls:
+            self._acls.changed()
+
+    async def reread(self, places: Collection[tuple[str, str]]) -> None:
+        """Read the settings of topics and brokers, and the nodes of users, clients and addresses again.
+
+        Each is given by kind and name. Raises NetworkError, MetadataError; the image stays.
+        """
+        if places:
+            await self._reread(Parts(places=dict.fromkeys(places)))
+
+    async def _reread(self, parts: Parts) -> None:
+        async with self._turn:
+            self._publish(await self._reading.run(self._news, lambda image: reread(self._metadata, image, parts).image))
+
+    async def _read_noted(self) -> None:
+        """Read the settings of which there are new notifications. A later reading has those of a failed one."""
+        store = self._watching()
+        names = await store.children(layout.CONFIG_CHANGES, self._settings.changed)
+        paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in names if name not in self._notes]
+        places = dict[tuple[str, str], None]()
+        for path, node in zip(paths, await store.get_many(paths) if paths else [], strict=True):
+            try:
+                if node is not None:
+                    places[layout.load_config_change(path, node.data)] = None
+            except MetadataError as error:
+                log.warning("a change of settings is ignored: %s", error)
+        await self.reread(list(places))
+        self._notes = set(names)
+
+    def readable(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return a topic's settings as all brokers of the cluster read them. Raises ProtocolTooOldError."""
+        return topic_settings(settings, self._terms().protocol)
+
+    # ---- what a controller decides
+
+    async def announced(self, names: Collection[str]) -> None:
+        """Read topics and their settings: new ones, and those that have grown. Unknown names are ignored.
+
+        Raises NetworkError, MetadataError; the image stays.
+        """
+        await self._reread(Parts(topics=dict.fromkeys(sorted(names))))
+
+    async def updated(self, update: MetadataUpdate) -> None:
+        """Apply what the controller announces. Topics that are new to this broker are read, with their settings.
+
+        If that is impossible now, it is repeated until it succeeds, and they are unknown until then.
+        """
+        from magicbyte.server.stores.orders import changes_of  # a broker alone does not need it
+
+        async with self._turn:
+            self.follow(changes_of(self._image, update))
+            for key, partition in update.partitions.items():
+                if key.topic not in self._image.topics:
+                    self._unread[key] = partition
+            for key in [key for key in self._unread if key.topic in update.deleted]:
+                del self._unread[key]
+        if self._unread:
+            try:
+                await self._read_unread()
+            except (MetadataError, NetworkError) as error:
+                names = sorted({key.topic for key in self._unread})
+                log.warning("topics %s cannot be read from the metadata tree: %s", ", ".join(names[:20]), error)
+                self._topics.changed()
+
+    async def _read_unread(self) -> None:
+        from magicbyte.server.stores.orders import changes_of_partitions
+
+        await self.announced({key.topic for key in self._unread})
+        async with self._turn:
+            partitions, self._unread = self._unread, {}
+            self.follow(changes_of_partitions(self._image, partitions))
+
+    def follow(self, changes: Sequence[ClusterChange]) -> None:
+        """Publish changes that the session of this broker brings about: registrations and elections."""
+        if changes:
+            self._publish(_News(self._image, apply_all(self._image, changes, self._image.position), changes))
 
     # ---- ACLs
 
-    async def follow_acls(self, watching: Callable[[], LoopStore], spawn: Spawn) -> None:
+    async def follow_acls(self) -> None:
         """Create the nodes above all ACLs, read these, and follow their changes from now on.
 
-        `watching` returns the tree in its current session. Raises NetworkError, MetadataError.
+        Raises NetworkError, MetadataError.
         """
-        self._watching, self._spawn = watching, spawn
-        store = watching()
+        self._follows_acls = True
+        store = self._watching()
         for path in _acl_roots(self._terms().protocol):
             if await store.exists(path) is None:
                 try:
@@ -119,90 +280,105 @@ class TreeStore:
                     log.debug("%s was made by another broker meanwhile", path)
         await self._read_acls()
 
-    def acls_changed(self, *_event: object) -> None:
-        """Read the ACLs again soon: they have changed, or may have changed without a session."""
-        self._are_acls_stale = True
-        if not self._is_reading_acls:
-            self._is_reading_acls = True
-            self._spawn(self._read_until_fresh())
-
-    async def _read_until_fresh(self) -> None:
-        try:
-            while self._are_acls_stale:
-                self._are_acls_stale = False
-                try:
-                    await self._read_acls()
-                except MagicbyteError as error:
-                    log.warning("changed ACLs cannot be read yet, the former ones apply: %s", error)
-                    self._are_acls_stale = True
-                    await asyncio.sleep(_RETRY_S)
-        finally:
-            self._is_reading_acls = False
+    def acls_changed(self) -> None:
+        """Read the ACLs again soon."""
+        self._acls.changed()
 
     async def _read_acls(self) -> None:
         """Watch for notifications, then read: a change between the two is read again."""
-        store = self._watching()
+        store, changed = self._watching(), self._acls.changed
         for path in (acl_nodes.LITERAL_CHANGES, acl_nodes.PREFIXED_CHANGES):
-            if await store.exists(path, self.acls_changed) is not None:
-                await store.children(path, self.acls_changed)
+            if await store.exists(path, changed) is not None:
+                await store.children(path, changed)
         async with self._turn:
-            self._publish(await self._reading.run(read_acls, self._metadata, self._image))
+            self._publish(await self._reading.run(self._news, lambda image: read_acls(self._metadata, image)))
 
     # ---- changing
 
     async def propose(self, changes: Sequence[ProposedChange], seen: ClusterImage) -> ClusterImage:
         """Make changes that were decided by the image `seen`: see `ClusterStore.propose`."""
-        async with self._directory, self._turn:
-            self._publish(await self._reading.run(self._reread, changes))
-            now = self._image
-            if any(_value(now, change) != _value(seen, change) for change in changes):
-                raise _stale(changes)
-            after = apply_all(now, changes, now.position)
-            try:
-                await self._writing.run(self._write, now, changes)
-            except (BadVersionError, NodeExistsError, NoNodeError) as error:
-                self._publish(await self._reading.run(self._reread, changes))
-                raise _stale(changes) from error
-            except UnknownOutcomeError:
-                self._publish(await self._reading.run(self._reread, changes))
-                if any(_value(self._image, change) != _value(after, change) for change in changes):
-                    raise
-            else:
-                self._publish(after)
+        async with self._turn:
+            news = await self._writing.run(self._attempt, changes, seen)
+            self._publish(news)
+            if news.error is not None:
+                raise news.error
             return self._image
 
-    def _reread(self, changes: Iterable[ProposedChange]) -> ClusterImage:
-        """Return the image with the nodes that changes are written into."""
-        image, places, resources = self._image, dict[tuple[str, str], None](), dict[ResourcePattern, None]()
+    def _attempt(self, changes: Sequence[ProposedChange], seen: ClusterImage) -> _News:
+        """Read the parts that changes replace, and write the changes if these are as they were seen."""
+        parts = _parts(changes)
+        if self.is_shared:
+            parts.deletions.clear()
+        base = self._image
+        now, nodes = reread(self._metadata, base, parts)
+        read = difference(base, now)
+        if any(_value(now, change) != _value(seen, change) for change in changes):
+            return _News(base, now, read, _stale(changes))
+        own = self._own(now, changes)
+        after = _News(base, apply_all(now, own, now.position), [*read, *own])
+        try:
+            if made := node_changes(self._metadata, now, changes, self._terms(), nodes):
+                self._metadata.transaction(made)
+        except (BadVersionError, NodeExistsError, NoNodeError) as error:
+            stale = _stale(changes)
+            stale.__cause__ = error
+            return self._news(lambda image: reread(self._metadata, image, parts).image)._replace(error=stale)
+        except UnknownOutcomeError as error:
+            later = self._news(lambda image: reread(self._metadata, image, parts).image)
+            was_made = all(_value(later.image, change) == _value(after.image, change) for change in changes)
+            return after if was_made else later._replace(error=error)
+        except MagicbyteError as error:
+            return _News(base, now, read, error)
+        return after
+
+    def _own(self, image: ClusterImage, changes: Iterable[ProposedChange]) -> list[ClusterChange]:
+        """Return what proposed changes are in this broker's image; a damaged node is whole after them."""
+        own = list[ClusterChange]()
         for change in changes:
-            if isinstance(change, AclsChanged):
-                resources[change.resource] = None
-            else:
-                places[_place(change)] = None
-        if places:
-            image = reread_clients(self._metadata, image, list(places))
-        if resources:
-            image = reread_acls(self._metadata, image, list(resources))
-        return image
+            if self.is_shared and isinstance(change, _OF_CONTROLLER):
+                continue
+            own.append(change)
+            if isinstance(change, SettingsChanged) and (part := settings_part(change.entity)) in image.damage:
+                own.append(DamageChanged(part, None))
+        return own
 
-    def _write(self, image: ClusterImage, changes: Sequence[ProposedChange]) -> None:
-        made = node_changes(self._metadata, image, changes, self._terms())
-        if made:
-            self._metadata.transaction(made)
-
-    def _publish(self, image: ClusterImage) -> None:
-        changes = difference(self._image, image)
+    def _publish(self, news: _News) -> None:
+        image, now = news.image, self._image
+        if now is not news.base:  # `follow` was called meanwhile
+            image = apply_all(now, news.changes, max(now.position, image.position))
         self._image = image
-        for change in changes:
+        for change in news.changes:
             _report(change)
-        if changes:
+        if news.changes:
             for subscriber in self._subscribers:
-                subscriber(image, changes)
+                subscriber(image, news.changes)
+
+
+def _parts(changes: Iterable[ProposedChange]) -> Parts:
+    """Return the parts of the tree that changes are written into."""
+    parts = Parts()
+    for change in changes:
+        match change:
+            case AclsChanged(resource=resource):
+                parts.resources[resource] = None
+            case TopicCreated(topic=topic):
+                parts.topics[topic.name] = None
+            case TopicDeleted(name=name) | TopicIdAssigned(name=name) | PartitionsCreated(topic=name):
+                parts.topics[name] = None
+            case PartitionStateChanged(partition=key):
+                parts.states[key] = None
+            case DeletionRequested(topic=name) | DeletionEnded(topic=name):
+                parts.deletions[name] = None
+            case _:
+                parts.places[_place(change)] = None
+    return parts
 
 
 def _place(change: ProposedChange) -> tuple[str, str]:
     """Return kind and name of the node that a change is written into."""
     match change:
+        case SettingsChanged(entity=entity):
+            return entity.kind.value, layout.DEFAULT_ENTITY if entity.name is None else entity.name
         case QuotasChanged(entity=entity):
             return clients.place_of(entity)
         case ConnectionRateChanged(address=address):
@@ -210,6 +386,23 @@ def _place(change: ProposedChange) -> tuple[str, str]:
         case ScramCredentialChanged(user=user):
             return clients.USERS, clients.sanitised(user)
     raise AssertionError(f"{type(change).__name__} is not proposed yet")
+
+
+def _path(change: ProposedChange) -> str:
+    """Return the node that a change is written into."""
+    match change:
+        case AclsChanged(resource=resource):
+            return acl_nodes.acls_path(resource)
+        case TopicCreated(topic=topic):
+            return layout.topic_path(topic.name)
+        case TopicDeleted(name=name) | TopicIdAssigned(name=name) | PartitionsCreated(topic=name):
+            return layout.topic_path(name)
+        case PartitionStateChanged(partition=key):
+            return layout.state_path(*key)
+        case DeletionRequested(topic=name) | DeletionEnded(topic=name):
+            return f"{layout.DELETE_TOPICS}/{name}"
+        case _:
+            return layout.config_path(*_place(change))
 
 
 def _value(image: ClusterImage, change: ProposedChange) -> object:
@@ -223,13 +416,21 @@ def _value(image: ClusterImage, change: ProposedChange) -> object:
             return image.acls.get(resource)
         case ScramCredentialChanged(user=user, mechanism=mechanism):
             return image.scram_users.get(user, {}).get(mechanism)
+        case SettingsChanged(entity=owner):
+            return image.settings.get(owner)
+        case TopicCreated(topic=topic):
+            return image.topics.get(topic.name)
+        case TopicDeleted(name=name) | TopicIdAssigned(name=name) | PartitionsCreated(topic=name):
+            return image.topics.get(name)
+        case PartitionStateChanged(partition=key):
+            return None if (partition := image.partition(key)) is None else partition.known
+        case DeletionRequested(topic=name) | DeletionEnded(topic=name):
+            return name in image.deletions
     raise AssertionError(f"{type(change).__name__} is not proposed yet")
 
 
 def _stale(changes: Sequence[ProposedChange]) -> StaleProposalError:
-    first = changes[0]
-    path = acl_nodes.acls_path(first.resource) if isinstance(first, AclsChanged) else layout.config_path(*_place(first))
-    return StaleProposalError(path, "another broker has changed it meanwhile")
+    return StaleProposalError(_path(changes[0]), "another broker has changed it meanwhile")
 
 
 def _acl_roots(protocol: tuple[int, ...] | None) -> list[str]:
@@ -248,5 +449,5 @@ def _report(change: ClusterChange) -> None:
         return
     if change.part.section is DamagedSection.ACLS:
         log.error("only super users have access to the resource of this node until it is repaired: %s", change.why)
-    elif change.part.section is not DamagedSection.CREDENTIAL:  # logins report it
+    elif change.part.section not in _REPORTED_BY_READERS:
         log.warning("the metadata has a damaged part, which is ignored: %s: %s", change.part.name, change.why)

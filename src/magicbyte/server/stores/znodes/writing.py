@@ -1,16 +1,17 @@
 """Make the changes of nodes that write changes of a cluster, as Kafka's brokers write them.
 
 Invariants:
-1. A node is written only in the version that the proposer has read, so a transaction that another broker has overtaken
-   fails as a whole. `image_of` of the written tree is the image after the changes.
+1. A node is written only in the version that was read, so a transaction that another broker has overtaken fails as a
+   whole. `image_of` of the written tree is the image after the changes.
 2. Content that an image lacks is kept: other settings of a user, quotas that are not numbers.
-3. Brokers that the cluster's protocol version permits can read every written node (`metadata/readable.py`).
+3. Brokers that the cluster's protocol version permits can read every written node (`znodes/readable.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES
@@ -38,21 +39,22 @@ from magicbyte.engine.cluster.changes import (
 )
 from magicbyte.engine.cluster.image import ClusterImage, EntityKind, PartitionImage, TopicImage
 from magicbyte.engine.errors import BadVersionError, MetadataError
-from magicbyte.engine.ports import CreateNode, DeleteNode, NodeChange, SetNode, TopicPartition
-from magicbyte.engine.replication.state import NEW_NODE
-from magicbyte.server.metadata import acl_nodes, layout
-from magicbyte.server.metadata.layout import TopicNode
-from magicbyte.server.metadata.readable import check_acls, knows_prefixed_acls
+from magicbyte.engine.ports import CreateNode, DeleteNode, NodeChange, SetNode
+from magicbyte.engine.replication.state import NEW_NODE, KnownState
 from magicbyte.server.metadata.tree import paths_above
-from magicbyte.server.stores.cluster import config_change_notification
-from magicbyte.server.stores.znodes import clients
+from magicbyte.server.stores.znodes import acl_nodes, clients, layout
+from magicbyte.server.stores.znodes.layout import TopicNode
+from magicbyte.server.stores.znodes.readable import check_acls, config_change, knows_prefixed_acls
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.acls import ResourcePattern
-    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.engine.ports import MetadataStore, Node
 
 _NOTES_KEPT_MS: Final = 15 * 60_000
 _MOST_NOTES: Final = 100  # notifications checked when one is written
+_ALWAYS_THERE: Final = frozenset(
+    above for path in layout.ALWAYS_THERE for above in (*paths_above(path), path)
+)  # every broker creates these nodes at its start
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,16 @@ def node_changes(
     image: ClusterImage,
     changes: Sequence[ProposedChange],
     terms: WritingTerms,
-    versions: Mapping[str, int] | None = None,
+    nodes: Mapping[str, Node | None] | None = None,
 ) -> list[NodeChange]:
     """Return the changes of nodes that write `changes` of a cluster, and notify its brokers. Blocks.
 
-    They belong into one transaction. `versions`: of the nodes that `image` was made from; without it the nodes may have
-    changed since. Raises BadVersionError if they have, and for a partition's state that does not follow the written
-    one; ProtocolTooOldError for content that a broker of the cluster cannot read; MetadataError for an unreadable node
-    that only a part of is to be changed; UnknownTopicError.
+    They belong into one transaction, which fails if a node has another version by then. `nodes`: those that `image` was
+    made from; others are read. Raises BadVersionError for a topic that exists already, and for a partition's state that
+    does not follow the written one; ProtocolTooOldError for content that a broker of the cluster cannot read;
+    MetadataError for an unreadable node that only a part of is to be changed; UnknownTopicError.
     """
-    after = apply_all(image, changes, image.position)
-    writing = _Writing(store, image, after, terms, versions)
+    writing = _Writing(store, image, changes, terms, nodes or {})
     for change in changes:
         _WRITE[type(change)](writing, change)
     writing.write_topics()
@@ -89,7 +90,8 @@ def node_changes(
 def _new_topics(changes: Iterable[ProposedChange]) -> set[str]:
     """Return the topics whose brokers need no notification of settings: they were created or deleted."""
     created = {change.topic.name for change in changes if isinstance(change, TopicCreated)}
-    return created | {change.name for change in changes if isinstance(change, TopicDeleted)}
+    deleted = {change.name for change in changes if isinstance(change, TopicDeleted)}
+    return created | deleted | {change.topic for change in changes if isinstance(change, DeletionEnded)}
 
 
 class _Writing:
@@ -99,35 +101,39 @@ class _Writing:
         self,
         store: MetadataStore,
         before: ClusterImage,
-        after: ClusterImage,
+        changes: Sequence[ProposedChange],
         terms: WritingTerms,
-        versions: Mapping[str, int] | None,
+        nodes: Mapping[str, Node | None],
     ) -> None:
-        self._store, self.after, self.terms, self._versions = store, after, terms, versions
-        self.partitions = {name: len(topic.partitions) for name, topic in before.topics.items()}
-        self._nodes: dict[str, tuple[bytes, int] | None] = {}
+        self._store, self._changes, self.terms = store, changes, terms
+        self._before = before
+        self._counts: dict[str, int] = {}  # of partitions, of topics with new ones
+        self._new_topics = set[str]()
+        self._nodes = {path: _content(node) for path, node in nodes.items()}
         self._changed_topics: dict[str, None] = {}
         self._entities: dict[tuple[str, str], None] = {}
         self._resources: dict[ResourcePattern, None] = {}
         self.made: list[NodeChange] = []
 
+    @cached_property
+    def after(self) -> ClusterImage:
+        """The image after the changes. Raises UnknownTopicError."""
+        return apply_all(self._before, self._changes, self._before.position)
+
     # ---- nodes
 
     def data(self, path: str) -> bytes | None:
-        """Return the data of a node, None for a missing one. Raises BadVersionError."""
+        """Return the data of a node, None for a missing one."""
         node = self._at(path)
         return None if node is None else node[0]
 
     def _at(self, path: str) -> tuple[bytes, int] | None:
         if path not in self._nodes:
-            node = self._store.exists(path)
-            if self._versions is not None and (None if node is None else node.version) != self._versions.get(path):
-                raise BadVersionError(path, "the node has changed since it was read")
-            self._nodes[path] = None if node is None else (node.data, node.version)
+            self._nodes[path] = _content(self._store.exists(path))
         return self._nodes[path]
 
     def version(self, path: str) -> int:
-        """Return the version of a node, `NEW_NODE` for a missing one. Raises BadVersionError."""
+        """Return the version of a node, `NEW_NODE` for a missing one."""
         node = self._at(path)
         return NEW_NODE if node is None else node[1]
 
@@ -139,8 +145,7 @@ class _Writing:
             self._nodes[path] = data, node[1] + 1
             return
         for above in paths_above(path):
-            is_missing = self._nodes[above] is None if above in self._nodes else self._store.exists(above) is None
-            if is_missing:
+            if above not in _ALWAYS_THERE and self._at(above) is None:
                 self._create(above, b"")
         self._create(path, data)
 
@@ -171,6 +176,31 @@ class _Writing:
 
     # ---- topics
 
+    def topic_created(self, name: str) -> None:
+        """Note that nothing is below a topic's node yet."""
+        self._counts[name] = 0
+        self._new_topics.add(name)
+        self._nodes[layout.partitions_path(name)] = None
+
+    def add_partitions(self, topic: str, partitions: Sequence[PartitionImage]) -> None:
+        """Write the states of a topic's new partitions, which may have none."""
+        first = self._counts[topic] if topic in self._counts else len(self._before.topics[topic].partitions)
+        self._counts[topic] = first + len(partitions)
+        for index, partition in enumerate(partitions, first):
+            if partition.known is not None:
+                path = layout.state_path(topic, index)
+                if topic in self._new_topics:
+                    self._nodes[path] = self._nodes[path.rpartition("/")[0]] = None
+                self.put_state(path, partition.known)
+
+    def put_state(self, path: str, known: KnownState) -> None:
+        """Write the state of a partition. Raises BadVersionError unless it follows the one that was read."""
+        version = self.version(path)
+        if version + 1 != known.version:
+            why = f"expected version {known.version - 1} of the state, found {version}"
+            raise BadVersionError(path, why)
+        self.put(path, layout.dump_state(known.state))
+
     def topic_changed(self, name: str) -> None:
         """Write the replicas of a topic later, once for all of its changes."""
         self._changed_topics[name] = None
@@ -180,7 +210,10 @@ class _Writing:
 
     def write_topics(self) -> None:
         for name in self._changed_topics:
-            self.put(layout.topic_path(name), _topic_data(self.after.topics[name]))
+            path = layout.topic_path(name)
+            if self.data(path) is None:
+                raise BadVersionError(path, "the topic was deleted")
+            self.put(path, _topic_data(self.after.topics[name]))
 
     # ---- notifications of brokers
 
@@ -192,15 +225,14 @@ class _Writing:
 
     def write_notes(self, new_topics: set[str]) -> None:
         """Notify brokers of changed settings and ACLs, and delete old notifications."""
-        notes = dict[NodeChange, None]()  # each deletion once
-        now_ms, protocol = self.terms.now_ms, self.terms.protocol
-        for kind, name in self._entities:
-            if kind != EntityKind.TOPIC.value or name not in new_topics:
-                notes |= dict.fromkeys(config_change_notification(self._store, kind, name, now_ms, protocol))
-        for resource in self._resources:
-            path, data = acl_nodes.acl_change(resource, is_old=not knows_prefixed_acls(protocol))
-            notes |= dict.fromkeys([*self._old_notes(path.rpartition("/")[0]), CreateNode(path, data, sequence=True)])
-        self.made += notes
+        protocol = self.terms.protocol
+        entities = [each for each in self._entities if each[0] != EntityKind.TOPIC.value or each[1] not in new_topics]
+        notes = [(layout.CONFIG_CHANGE, config_change(*each, protocol)) for each in entities]
+        is_old = not knows_prefixed_acls(protocol)
+        notes += [acl_nodes.acl_change(each, is_old=is_old) for each in self._resources]
+        for parent in dict.fromkeys(path.rpartition("/")[0] for path, _ in notes):
+            self.made += self._old_notes(parent)
+        self.made += [CreateNode(path, data, sequence=True) for path, data in notes]
 
     def _old_notes(self, parent: str) -> list[NodeChange]:
         (names,) = self._store.children_many([parent])
@@ -211,6 +243,10 @@ class _Writing:
         nodes = zip(paths, self._store.get_many(paths), strict=True)
         oldest = self.terms.now_ms - _NOTES_KEPT_MS
         return [DeleteNode(path) for path, node in nodes if node is not None and node.ctime_ms < oldest]
+
+
+def _content(node: Node | None) -> tuple[bytes, int] | None:
+    return None if node is None else (node.data, node.version)
 
 
 def _topic_data(topic: TopicImage) -> bytes:
@@ -233,16 +269,8 @@ def _created(writing: _Writing, change: TopicCreated) -> None:
     if writing.data(path) is not None:
         raise BadVersionError(path, "the topic exists already")
     writing.put(path, _topic_data(topic))
-    writing.partitions[topic.name] = 0
-    _add_partitions(writing, topic.name, topic.partitions)
-
-
-def _add_partitions(writing: _Writing, topic: str, partitions: Sequence[PartitionImage]) -> None:
-    first = writing.partitions[topic]
-    writing.partitions[topic] += len(partitions)
-    for index, partition in enumerate(partitions, first):
-        if partition.known is not None:
-            _state(writing, PartitionStateChanged(TopicPartition(topic, index), partition.known))
+    writing.topic_created(topic.name)
+    writing.add_partitions(topic.name, topic.partitions)
 
 
 def _deleted(writing: _Writing, change: TopicDeleted) -> None:
@@ -255,7 +283,7 @@ def _id(writing: _Writing, change: TopicIdAssigned) -> None:
 
 
 def _grown(writing: _Writing, change: PartitionsCreated) -> None:
-    _add_partitions(writing, change.topic, change.partitions)
+    writing.add_partitions(change.topic, change.partitions)
     writing.topic_changed(change.topic)
 
 
@@ -268,11 +296,7 @@ def _state(writing: _Writing, change: PartitionStateChanged) -> None:
     if change.known is None:
         writing.remove(path)
         return
-    version = writing.version(path)
-    if version + 1 != change.known.version:
-        why = f"expected version {change.known.version - 1} of the state, found {version}"
-        raise BadVersionError(path, why)
-    writing.put(path, layout.dump_state(change.known.state))
+    writing.put_state(path, change.known)
 
 
 def _settings(writing: _Writing, change: SettingsChanged) -> None:

@@ -23,7 +23,7 @@ from magicbyte.engine.releases import (
     line_of,
     protocol_version,
 )
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 
 Protocol = tuple[int, ...] | None
 

@@ -15,7 +15,7 @@ from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import Node
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.releases import MAGIC_AS_RELEASE
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 
 _TOLD: Final = ("/config/changes", "/isr_change_notification", "/log_dir_event_notification")
 """The roots of notifications to brokers that were running then."""

@@ -15,7 +15,7 @@ from magicbyte.engine.cluster.acls import (
 )
 from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import InvalidRequestError, MetadataError
-from magicbyte.server.metadata.layout import dump, load
+from magicbyte.server.stores.znodes.layout import dump, load
 
 LITERAL_ROOT: Final = "/kafka-acl"
 PREFIXED_ROOT: Final = "/kafka-acl-extended/prefixed"

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import BadVersionError, InvalidConfigError, NodeExistsError
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 
 if TYPE_CHECKING:
     from magicbyte.server.metadata.on_loop import LoopStore

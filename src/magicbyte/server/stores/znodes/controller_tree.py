@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
@@ -39,13 +39,15 @@ from magicbyte.engine.ports import (
 from magicbyte.engine.printable import logger
 from magicbyte.engine.replication.controller import AssignmentChange, StateChange
 from magicbyte.engine.replication.state import NEW_NODE, KnownState
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import TopicNode
 from magicbyte.server.settings.topic_config import own_value
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.layout import TopicNode
+from magicbyte.server.stores.znodes.reading import topic_of
 
 if TYPE_CHECKING:
     import uuid
 
+    from magicbyte.engine.cluster.image import TopicImage
     from magicbyte.server.metadata.on_loop import LoopStore
 
 P = ParamSpec("P")
@@ -132,15 +134,15 @@ class ControllerTree:
         """Return the names of all topics, and watch for new ones."""
         return await self._children(layout.TOPICS, WatchedPart.TOPICS)
 
-    async def topics(self, names: Sequence[str]) -> dict[str, TopicNode]:
-        """Return topics, and watch them; missing ones are left out."""
+    async def topics(self, names: Sequence[str]) -> dict[str, TopicImage]:
+        """Return topics without states, and watch them; missing ones are left out."""
         paths = [layout.topic_path(each) for each in names]
         nodes = await self._nodes(paths, WatchedPart.TOPIC)
         found = {
             name: None if node is None else _parsed(TopicNode.load, path, node.data)
             for name, path, node in zip(names, paths, nodes, strict=True)
         }
-        return {name: each for name, each in found.items() if each is not None}
+        return {name: topic_of(name, each, {}) for name, each in found.items() if each is not None}
 
     async def states(
         self, partitions: Collection[TopicPartition], part: WatchedPart | None = None
@@ -173,6 +175,16 @@ class ControllerTree:
         watch = self._watches[WatchedPart.PREFERRED_ELECTION]
         node = await retry_while_disconnected(self._store.exists, layout.PREFERRED_ELECTION, watch)
         return None if node is None else _parsed(layout.load_partitions, layout.PREFERRED_ELECTION, node.data) or []
+
+    @staticmethod
+    def partitions_of(partitions: Iterable[TopicPartition], paths: Container[str]) -> list[TopicPartition]:
+        """Return those of some partitions whose states are at these paths."""
+        return [key for key in partitions if layout.state_path(*key) in paths]
+
+    @staticmethod
+    def topics_of(paths: Iterable[str]) -> list[str]:
+        """Return the topics at paths."""
+        return [path.rpartition("/")[2] for path in paths]
 
     async def isr_changes(self) -> list[TopicPartition]:
         """Return the partitions whose ISRs leaders have changed; delete the notifications, and watch for more."""
@@ -296,9 +308,10 @@ class ControllerTree:
                 written += each
         return written
 
-    async def give_id(self, topic: str, topic_id: uuid.UUID) -> TopicNode | None:
-        """Assign an id to a topic without one; return its node, None if it does not exist."""
-        return await self._change_topic(topic, lambda node: node if node.topic_id else replace(node, topic_id=topic_id))
+    async def give_id(self, topic: str, topic_id: uuid.UUID) -> TopicImage | None:
+        """Assign an id to a topic without one; return it, None if it does not exist."""
+        node = await self._change_topic(topic, lambda node: node if node.topic_id else replace(node, topic_id=topic_id))
+        return None if node is None else topic_of(topic, node, {})
 
     async def _change_topic(self, topic: str, change: Callable[[TopicNode], TopicNode]) -> TopicNode | None:
         """Change the node of a topic; return it, None if it does not exist. Concurrently added partitions are kept."""
@@ -362,6 +375,10 @@ class ControllerTree:
             except (NoNodeError, UnknownOutcomeError):
                 nodes = await self._nodes(left)
                 left = [path for path, node in zip(left, nodes, strict=True) if node is not None]
+
+    async def end_preferred_election(self) -> None:
+        """Delete the request for preferred elections, which triggers the watch for the next one."""
+        await self.delete([layout.PREFERRED_ELECTION])
 
     async def put_reassignments(self, wanted: Mapping[TopicPartition, Sequence[int]], *, is_new: bool) -> None:
         """Replace the reassignments in the node of old tools; `is_new`: it does not exist yet."""

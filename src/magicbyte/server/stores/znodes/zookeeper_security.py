@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 
 _OF_OLD_CONSUMERS: Final = "/consumers"
 _SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/tokens", layout.SCRAM_DECOYS)

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.fields import id_text
 from magicbyte.engine.replication.state import PartitionState
+from magicbyte.server.metadata.tree import check_stored
 
 if TYPE_CHECKING:
     from magicbyte.server.metadata.tree import StoredNode
@@ -117,11 +119,6 @@ def load(path: str, data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise MetadataError(path, f"expected a JSON object, found {data[:80]!r}")
     return found
-
-
-def id_text(value: uuid.UUID) -> str:
-    """Return an id as Kafka writes it: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def parse_id(path: str, text: str) -> uuid.UUID:
@@ -380,14 +377,7 @@ def load_log_directory_event(path: str, data: bytes) -> int:
 
 def check_node(path: str, node: StoredNode) -> None:
     """Raise MetadataError for an impossible node: invalid values, or invalid content of one of Kafka's own nodes."""
-    numbers = (
-        *(node.version, node.czxid, node.mzxid, node.pzxid, node.ctime_ms, node.mtime_ms),
-        *(node.created, node.ephemeral_owner),
-    )
-    if not isinstance(path, str) or not isinstance(node.data, bytes) or not all(type(each) is int for each in numbers):
-        raise MetadataError(str(path), "expected text, bytes and numbers")
-    if not path.startswith("/") or (path != "/" and not all(path.split("/")[1:])):
-        raise MetadataError(path, "expected a path such as /brokers/ids")
+    check_stored(path, node)
     match path.split("/")[1:]:
         case ["brokers", "topics", _]:
             TopicNode.load(path, node.data)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, UnknownOutcomeError
 from magicbyte.engine.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange, SetNode
-from magicbyte.server.metadata import layout
+from magicbyte.server.stores.znodes import layout
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import Clock, Watch

@@ -9,8 +9,8 @@ import pytest
 from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import TopicPartition
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.layout import TopicNode
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.layout import TopicNode
 
 ENDPOINTS = (BrokerEndpoint("INSIDE", "SSL", "a", 9093), BrokerEndpoint("OUTSIDE", "PLAINTEXT", "::1", 9092))
 

@@ -10,21 +10,24 @@ import contextlib
 import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.engine.errors import BadVersionError, LogDirectoryError, NodeExistsError, UnknownOutcomeError
-from magicbyte.engine.ports import CreateNode, DeleteNode, NodeChange, SetNode
+from magicbyte.engine.ports import CreateNode, NodeChange, SetNode
 from magicbyte.engine.printable import logger
-from magicbyte.server.metadata import layout
-from magicbyte.server.metadata.readable import config_change
+from magicbyte.engine.protocol.fields import id_text
+from magicbyte.server.stores.znodes import layout
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.brokers import Registration
     from magicbyte.engine.ports import MetadataStore, Node, NodeEvent
     from magicbyte.server.metadata.on_loop import LoopStore
 
 log = logger(__name__)
 
-_CHANGES_KEPT_MS: Final = 15 * 60_000
+PRODUCER_ID_BLOCK: Final = layout.PRODUCER_ID_BLOCK
+"""The number of producer ids that are allocated at once."""
+
 PATIENCE_MS: Final = 30_000
 """How long to wait for a registration to expire: longer than the default of `zookeeper.session.timeout.ms`."""
 
@@ -41,7 +44,7 @@ def found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callabl
 
 def _found_cluster(metadata: MetadataStore, known_id: str | None, new_id: Callable[[], uuid.UUID]) -> str:
     node = metadata.exists(layout.CLUSTER_ID)
-    cluster_id = known_id or layout.id_text(new_id()) if node is None else _id_of(node, known_id)
+    cluster_id = known_id or id_text(new_id()) if node is None else _id_of(node, known_id)
     wanted = dict.fromkeys(layout.ALWAYS_THERE, b"")
     wanted[layout.CLUSTER_ID] = layout.dump_cluster_id(cluster_id)
     changes = list(_missing(metadata, wanted))
@@ -73,12 +76,23 @@ def _missing(metadata: MetadataStore, wanted: dict[str, bytes]) -> Iterable[Node
                 yield CreateNode(each, data if each == path else b"")
 
 
-async def register(store: LoopStore, broker_id: int, data: bytes, patience_ms: int = PATIENCE_MS) -> int:
+class OwnRegistration(NamedTuple):
+    """A broker's registration, the date, and the version of its node: `releases.registration_version`."""
+
+    content: Registration
+    now_ms: int
+    version: int
+
+
+async def register(
+    store: LoopStore, broker_id: int, registration: OwnRegistration, patience_ms: int = PATIENCE_MS
+) -> int:
     """Register this broker in the tree; return its epoch.
 
     Waits for the end of an earlier session and raises as `wait_for_earlier_session` does.
     """
-    path = layout.broker_path(broker_id)
+    path, (content, now_ms, version) = layout.broker_path(broker_id), registration
+    data = layout.dump_broker(content.endpoints, content.rack, now_ms, version, content.features)
     while True:
         node = await wait_for_earlier_session(store, broker_id, patience_ms)
         if node is not None:
@@ -123,20 +137,6 @@ def _set(changed: asyncio.Event, _event: NodeEvent, _path: str) -> None:
     changed.set()
 
 
-def config_change_notification(
-    metadata: MetadataStore, kind: str, name: str, now_ms: int, protocol: tuple[int, ...] | None
-) -> list[NodeChange]:
-    """Return the changes that notify other brokers of changed settings, and delete old notifications.
-
-    `protocol`: `BrokerConfig.tree_protocol`. Raises ProtocolTooOldError for settings that brokers cannot read.
-    """
-    parent = layout.CONFIG_CHANGE.rpartition("/")[0]
-    told = [f"{parent}/{each}" for each in metadata.children(parent)]
-    old = [path for path in told if metadata.get(path).ctime_ms < now_ms - _CHANGES_KEPT_MS]
-    said = CreateNode(layout.CONFIG_CHANGE, config_change(kind, name, protocol), sequence=True)
-    return [*(DeleteNode(path) for path in old), said]
-
-
 class ProducerIds:
     """Allocate unique producer ids, across restarts.
 
@@ -163,10 +163,10 @@ class ProducerIds:
     def take_block(self) -> None:
         """Reserve a new block; the rest of the old one is lost."""
         self._next = self.block_for(self._broker_id)
-        self._end = self._next + layout.PRODUCER_ID_BLOCK
+        self._end = self._next + PRODUCER_ID_BLOCK
 
     def block_for(self, broker_id: int) -> int:
-        """Reserve the next `layout.PRODUCER_ID_BLOCK` ids for a broker in the tree; return the first."""
+        """Reserve the next `PRODUCER_ID_BLOCK` ids for a broker in the tree; return the first."""
         while True:
             with contextlib.suppress(BadVersionError, NodeExistsError):  # another broker reserved a block in between
                 return self._block_for(broker_id)

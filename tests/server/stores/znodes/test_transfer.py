@@ -7,9 +7,9 @@ import pytest
 
 from cli.command import run
 from magicbyte.engine.errors import MetadataError
-from magicbyte.server.metadata import layout
 from magicbyte.server.metadata.memory import MemoryStore
-from magicbyte.server.metadata.transfer import transfer
+from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes.transfer import transfer
 from server.broker.serving import Clock
 
 OURS = {"log.head.truncation"}

@@ -12,7 +12,7 @@ from magicbyte.engine.cluster.acls import (
 )
 from magicbyte.engine.cluster.principal import Principal
 from magicbyte.engine.errors import MetadataError
-from magicbyte.server.metadata.acl_nodes import acl_change, acls_path, dump_entries, load_entries
+from magicbyte.server.stores.znodes.acl_nodes import acl_change, acls_path, dump_entries, load_entries
 
 
 def test_a_node_is_written_as_kafka_2_8_writes_it_and_read_as_3_9_does() -> None:

@@ -7,8 +7,8 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from magicbyte.engine.errors import InvalidConfigError
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata.zookeeper_security import ZooKeeperSecurity
 from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.znodes.zookeeper_security import ZooKeeperSecurity
 
 MUTUAL = {"zookeeper.connect": "127.0.0.1:1", "zookeeper.ssl.client.enable": "true"}
 

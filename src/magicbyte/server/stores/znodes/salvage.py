@@ -21,10 +21,10 @@ from magicbyte.engine.log.files.names import QUARANTINE
 from magicbyte.engine.log.live.loading import move_to_quarantine
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.ports import CreateNode, SetNode
-from magicbyte.server.metadata.layout import check_node
 from magicbyte.server.metadata.pages import check_log, read_rows
 from magicbyte.server.metadata.sqlite import FILE_NAME, FILES, READ_NODES, SqliteStore, keep_private
 from magicbyte.server.metadata.tree import ROOT, StoredNode
+from magicbyte.server.stores.znodes.layout import check_node
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import Clock, MetadataStore, WritableFileSystem
@@ -77,7 +77,7 @@ def open_metadata(
     if not is_interrupted and not (missing and copies):
         try:
             _check_files(path)
-            return SqliteStore(str(path), clock), None
+            return SqliteStore(str(path), clock, check_node), None
         except CorruptRecordError as error:
             why = str(error)
     elif is_interrupted:
@@ -98,7 +98,7 @@ def open_metadata(
         files.sync_directory(str(directory))
     _replace(files, path)
     aside = [directory / QUARANTINE, *_quarantined(directory)][-1]
-    return SqliteStore(str(path), clock), Salvaged(why, str(aside), kept, lost)
+    return SqliteStore(str(path), clock, check_node), Salvaged(why, str(aside), kept, lost)
 
 
 def is_served(directory: Path) -> bool:
@@ -161,7 +161,7 @@ def _write_new(
 ) -> None:
     new = f"{path}{_NEW}"
     _delete(files, new)
-    with closing(SqliteStore(new, clock)) as store:
+    with closing(SqliteStore(new, clock, check_node)) as store:
         store.transaction(
             [SetNode(node, data) if node == ROOT else CreateNode(node, data) for node, data in nodes.items()]
         )

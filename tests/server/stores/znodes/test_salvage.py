@@ -19,8 +19,8 @@ from engine.log.damaged_directories import copied
 from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.engine.log.files.filesystem import LocalFiles
 from magicbyte.engine.ports import CreateNode, MetadataStore, SetNode
-from magicbyte.server.metadata.salvage import Salvaged, is_served, open_metadata
 from magicbyte.server.metadata.sqlite import FILE_NAME, FILES, SqliteStore
+from magicbyte.server.stores.znodes.salvage import Salvaged, is_served, open_metadata
 from server.broker.serving import Clock
 
 COLUMN_NAME = 3858
@@ -446,7 +446,7 @@ from pathlib import Path
 from server.broker.serving import Clock
 from engine.log.damaged_directories import copied
 from magicbyte.engine.log.files.filesystem import LocalFiles
-from magicbyte.server.metadata import salvage
+from magicbyte.server.stores.znodes import salvage
 left = int(sys.argv[2])
 def killing(call):
     def step(*arguments):
@@ -473,7 +473,7 @@ def test_a_start_continues_where_a_killed_one_ended(killed: Path, tmp_path: Path
     process = subprocess.run(
         [sys.executable, "-c", KILLED, str(directory), str(steps)],
         check=False,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
     )
     nodes, salvaged = opened(directory)
     assert nodes == dict.fromkeys(NODES, b"changed") | {ADDED: b""}
