@@ -1,8 +1,9 @@
 """Brokers that take in what a controller tells them, and a tree in memory in which they are registered."""
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -287,17 +288,14 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-def controlled(test: Callable[[ControlledCluster], Awaitable[None]], **named: Any) -> None:
-    """Run a test with a cluster; its controllers are stopped afterwards."""
-
-    async def go() -> None:
-        cluster = ControlledCluster(**named)
-        try:
-            await test(cluster)
-        finally:
-            await cluster.stop()
-
-    asyncio.run(go())
+@contextlib.asynccontextmanager
+async def controlled(**named: Any) -> AsyncIterator[ControlledCluster]:
+    """Yield a cluster; its controllers are stopped afterwards."""
+    cluster = ControlledCluster(**named)
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
 
 
 def partitions(topic: str, count: int) -> Iterable[TopicPartition]:

@@ -88,40 +88,39 @@ async def change(peer: Peer, kind: int, name: str, *changes: tuple[str, int, str
     return response.responses[0].error_code
 
 
-def test_a_thread_pool_may_double_or_halve_at_run_time(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder, {"num.io.threads": "4"}) as broker:
-            peer, own = await Peer.of(broker), str(broker.node_id)
+async def test_a_thread_pool_may_double_or_halve_at_run_time(folder: Path) -> None:
+    async with Running(folder, {"num.io.threads": "4"}) as broker:
+        peer, own = await Peer.of(broker), str(broker.node_id)
 
-            async def answer(where: str, name: str, operation: int, value: str | None) -> str | None:
-                request = admin_steps.changing(BROKER, where, (name, operation, value))
-                (one,) = (await peer.ask(request, 1, IncrementalAlterConfigsResponse)).responses
-                assert one.error_code == (0 if one.error_message is None else 42)
-                return one.error_message
+        async def answer(where: str, name: str, operation: int, value: str | None) -> str | None:
+            request = admin_steps.changing(BROKER, where, (name, operation, value))
+            (one,) = (await peer.ask(request, 1, IncrementalAlterConfigsResponse)).responses
+            assert one.error_code == (0 if one.error_message is None else 42)
+            return one.error_message
 
-            refused = "Dynamic thread count update validation failed for "
-            assert await answer(own, "num.replica.fetchers", SET, "2") is None
-            assert broker.config.num_replica_fetchers == 2
-            assert await answer("", "num.replica.fetchers", SET, "9") is None, "the value of this broker counts"
-            assert await answer(own, "num.replica.fetchers", DELETE, None) == (
-                f"{refused}num.replica.fetchers=9, value should not be greater than double the current value 2"
-            )
-            assert await answer(own, "num.io.threads", SET, "9") == (
-                f"{refused}num.io.threads=9, value should not be greater than double the current value 4"
-            )
-            assert await answer(own, "num.io.threads", SET, "8") is None
-            assert await answer(own, "num.io.threads", SET, "3") == (
-                f"{refused}num.io.threads=3, value should be at least half the current value 8"
-            )
-            assert await answer(own, "num.io.threads", DELETE, None) is None
-            assert await answer("", "background.threads", SET, "20") is None, "Kafka's default is 10"
-            assert await answer(own, "background.threads", SET, "9") is not None
-            peer.close()
-
-    run(work())
+        refused = "Dynamic thread count update validation failed for "
+        assert await answer(own, "num.replica.fetchers", SET, "2") is None
+        assert broker.config.num_replica_fetchers == 2
+        assert await answer("", "num.replica.fetchers", SET, "9") is None, "the value of this broker counts"
+        assert await answer(own, "num.replica.fetchers", DELETE, None) == (
+            f"{refused}num.replica.fetchers=9, value should not be greater than double the current value 2"
+        )
+        assert await answer(own, "num.io.threads", SET, "9") == (
+            f"{refused}num.io.threads=9, value should not be greater than double the current value 4"
+        )
+        assert await answer(own, "num.io.threads", SET, "8") is None
+        assert await answer(own, "num.io.threads", SET, "3") == (
+            f"{refused}num.io.threads=3, value should be at least half the current value 8"
+        )
+        assert await answer(own, "num.io.threads", DELETE, None) is None
+        assert await answer("", "background.threads", SET, "20") is None, "Kafka's default is 10"
+        assert await answer(own, "background.threads", SET, "9") is not None
+        peer.close()
 
 
-def test_every_setting_that_a_broker_was_given_is_described_and_what_may_be_secret_is_not_shown(folder: Path) -> None:
+async def test_every_setting_that_a_broker_was_given_is_described_and_what_may_be_secret_is_not_shown(
+    folder: Path,
+) -> None:
     given = {
         "log.cleaner.threads": "2",
         "my.plugin": "x",
@@ -132,30 +131,27 @@ def test_every_setting_that_a_broker_was_given_is_described_and_what_may_be_secr
         "listener.name.other.ssl.keystore.type": "PEM",
     }
 
-    async def work() -> None:
-        async with Running(folder, given) as broker:
-            peer, own = await Peer.of(broker), str(broker.node_id)
-            assert await change(peer, BROKER, "", ("log.cleaner.threads", 0, "3"), ("all.plugin", 0, "secret")) == 0
-            assert await change(peer, BROKER, own, ("num.io.threads", 0, "9"), ("metric.reporters", 2, "a")) == 0
-            found = await settings(peer, BROKER, own)
-            shown = {name: (each.value, each.config_source, each.config_type) for name, each in found.items()}
-            assert shown["log.cleaner.threads"] == ("3", 3, 3)
-            assert [(each.value, each.source) for each in found["log.cleaner.threads"].synonyms] == [("3", 3), ("2", 4)]
-            assert shown["num.io.threads"] == ("9", 2, 3)
-            assert shown["metric.reporters"] == ("a", 2, 7)
-            assert shown["listener.name.other.ssl.keystore.type"] == ("PEM", 4, 2)
-            hidden = given.keys() - {"log.cleaner.threads", "listener.name.other.ssl.keystore.type"} | {"all.plugin"}
-            for name in hidden:
-                assert (found[name].value, found[name].is_sensitive) == (None, True), name
-                assert {each.value for each in found[name].synonyms} == {None}, name
-            for_all = await settings(peer, BROKER, "")
-            assert {name: each.value for name, each in for_all.items()} == {
-                "all.plugin": None,
-                "log.cleaner.threads": "3",
-            }
-            peer.close()
-
-    run(work())
+    async with Running(folder, given) as broker:
+        peer, own = await Peer.of(broker), str(broker.node_id)
+        assert await change(peer, BROKER, "", ("log.cleaner.threads", 0, "3"), ("all.plugin", 0, "secret")) == 0
+        assert await change(peer, BROKER, own, ("num.io.threads", 0, "9"), ("metric.reporters", 2, "a")) == 0
+        found = await settings(peer, BROKER, own)
+        shown = {name: (each.value, each.config_source, each.config_type) for name, each in found.items()}
+        assert shown["log.cleaner.threads"] == ("3", 3, 3)
+        assert [(each.value, each.source) for each in found["log.cleaner.threads"].synonyms] == [("3", 3), ("2", 4)]
+        assert shown["num.io.threads"] == ("9", 2, 3)
+        assert shown["metric.reporters"] == ("a", 2, 7)
+        assert shown["listener.name.other.ssl.keystore.type"] == ("PEM", 4, 2)
+        hidden = given.keys() - {"log.cleaner.threads", "listener.name.other.ssl.keystore.type"} | {"all.plugin"}
+        for name in hidden:
+            assert (found[name].value, found[name].is_sensitive) == (None, True), name
+            assert {each.value for each in found[name].synonyms} == {None}, name
+        for_all = await settings(peer, BROKER, "")
+        assert {name: each.value for name, each in for_all.items()} == {
+            "all.plugin": None,
+            "log.cleaner.threads": "3",
+        }
+        peer.close()
 
 
 @pytest.mark.parametrize(
@@ -172,16 +168,13 @@ def test_every_setting_that_a_broker_was_given_is_described_and_what_may_be_secr
         ("listener.name.plaintext.ssl.key.password", "secret"),
     ],
 )
-def test_a_setting_without_effect_is_checked_like_the_others(name: str, value: str, folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            for who in ("", str(broker.node_id)):
-                assert await change(peer, BROKER, who, (name, 0, value)) == ErrorCode.INVALID_REQUEST
-            assert name not in await settings(peer, BROKER, str(broker.node_id))
-            peer.close()
-
-    run(work())
+async def test_a_setting_without_effect_is_checked_like_the_others(name: str, value: str, folder: Path) -> None:
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        for who in ("", str(broker.node_id)):
+            assert await change(peer, BROKER, who, (name, 0, value)) == ErrorCode.INVALID_REQUEST
+        assert name not in await settings(peer, BROKER, str(broker.node_id))
+        peer.close()
 
 
 def test_the_levels_of_loggers_are_described_and_changed_as_in_kafka(folder: Path) -> None:
@@ -360,84 +353,77 @@ def test_resources_that_can_have_settings_are_listed_as_by_kafka_4_1_1(row: admi
 OURS = {"admin_topics", "admin_configs", "admin_cluster", "producers"}
 
 
-def test_a_setting_says_where_its_value_comes_from(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder, {"log.retention.hours": "1", "log.roll.ms": "700000"}) as broker:
-            peer = await Peer.of(broker)
-            await make(peer, admin_steps.topic("t", 1, 1, ("segment.bytes", "5000")))
-            assert await change(peer, BROKER, "", ("log.segment.bytes", SET, "7000")) == 0
-            assert await change(peer, BROKER, "0", ("log.segment.bytes", SET, "8000")) == 0
-            found = await settings(peer, TOPIC, "t")
-            told = [(each.name, each.value, each.source) for each in found["segment.bytes"].synonyms]
-            assert told == [
-                ("segment.bytes", "5000", 1),
-                ("log.segment.bytes", "8000", 2),
-                ("log.segment.bytes", "7000", 3),
-                ("log.segment.bytes", "1073741824", 5),
-            ]
-            retention = found["retention.ms"]
-            assert (retention.value, retention.config_source, retention.config_type) == ("3600000", 5, 5)
-            assert retention.synonyms == []  # as Kafka 2.8.2 to 4.3.1 have it
-            rolled = found["segment.ms"]
-            assert (rolled.value, rolled.config_source) == ("700000", 4)
-            assert [(each.name, each.value, each.source) for each in rolled.synonyms] == [
-                ("log.roll.ms", "700000", 4),
-                ("log.roll.hours", "168", 5),
-            ]
-            for name in ("flush.ms", "segment.jitter.ms", "message.timestamp.before.max.ms"):
-                assert {each.name for each in found[name].synonyms} <= {"log.message.timestamp.before.max.ms"}
-            assert "age" in (retention.documentation or "")
-            own = await settings(peer, BROKER, "0")
-            assert (own["log.segment.bytes"].value, own["log.segment.bytes"].config_source) == ("8000", 2)
-            assert (own["num.partitions"].read_only, own["log.segment.bytes"].read_only) == (True, False)
-            for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
-                assert not own[name].read_only
-            assert own["log.message.format.version"].read_only
-            assert (await settings(peer, BROKER, "")).keys() == {"log.segment.bytes"}
-            peer.close()
-
-    run(work())
+async def test_a_setting_says_where_its_value_comes_from(folder: Path) -> None:
+    async with Running(folder, {"log.retention.hours": "1", "log.roll.ms": "700000"}) as broker:
+        peer = await Peer.of(broker)
+        await make(peer, admin_steps.topic("t", 1, 1, ("segment.bytes", "5000")))
+        assert await change(peer, BROKER, "", ("log.segment.bytes", SET, "7000")) == 0
+        assert await change(peer, BROKER, "0", ("log.segment.bytes", SET, "8000")) == 0
+        found = await settings(peer, TOPIC, "t")
+        told = [(each.name, each.value, each.source) for each in found["segment.bytes"].synonyms]
+        assert told == [
+            ("segment.bytes", "5000", 1),
+            ("log.segment.bytes", "8000", 2),
+            ("log.segment.bytes", "7000", 3),
+            ("log.segment.bytes", "1073741824", 5),
+        ]
+        retention = found["retention.ms"]
+        assert (retention.value, retention.config_source, retention.config_type) == ("3600000", 5, 5)
+        assert retention.synonyms == []  # as Kafka 2.8.2 to 4.3.1 have it
+        rolled = found["segment.ms"]
+        assert (rolled.value, rolled.config_source) == ("700000", 4)
+        assert [(each.name, each.value, each.source) for each in rolled.synonyms] == [
+            ("log.roll.ms", "700000", 4),
+            ("log.roll.hours", "168", 5),
+        ]
+        for name in ("flush.ms", "segment.jitter.ms", "message.timestamp.before.max.ms"):
+            assert {each.name for each in found[name].synonyms} <= {"log.message.timestamp.before.max.ms"}
+        assert "age" in (retention.documentation or "")
+        own = await settings(peer, BROKER, "0")
+        assert (own["log.segment.bytes"].value, own["log.segment.bytes"].config_source) == ("8000", 2)
+        assert (own["num.partitions"].read_only, own["log.segment.bytes"].read_only) == (True, False)
+        for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
+            assert not own[name].read_only
+        assert own["log.message.format.version"].read_only
+        assert (await settings(peer, BROKER, "")).keys() == {"log.segment.bytes"}
+        peer.close()
 
 
-def test_a_change_of_the_broker_holds_for_open_logs_and_after_a_restart_until_it_is_taken_back(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            await make(peer, admin_steps.topic("t"), admin_steps.topic("own", 1, 1, ("segment.bytes", "5000")))
-            assert await change(peer, BROKER, "0", ("log.segment.bytes", SET, "7000")) == 0
-            assert broker.config.log_segment_bytes == 7000
-            assert [broker.topics.log(each, 0).active.config.segment_bytes for each in ("t", "own")] == [7000, 5000]
-            assert await change(peer, TOPIC, "own", ("max.message.bytes", SET, "99")) == 0
-            peer.close()
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            assert [broker.topics.log(each, 0).active.config.segment_bytes for each in ("t", "own")] == [7000, 5000]
-            assert broker.topics.rules("own").max_message_bytes == 99
-            assert await change(peer, BROKER, "0", ("log.segment.bytes", DELETE, None)) == 0
-            assert broker.topics.log("t", 0).config.segment_bytes == 1 << 30
-            peer.close()
+async def test_a_change_of_the_broker_holds_for_open_logs_and_after_a_restart_until_it_is_taken_back(
+    folder: Path,
+) -> None:
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        await make(peer, admin_steps.topic("t"), admin_steps.topic("own", 1, 1, ("segment.bytes", "5000")))
+        assert await change(peer, BROKER, "0", ("log.segment.bytes", SET, "7000")) == 0
+        assert broker.config.log_segment_bytes == 7000
+        assert [broker.topics.log(each, 0).active.config.segment_bytes for each in ("t", "own")] == [7000, 5000]
+        assert await change(peer, TOPIC, "own", ("max.message.bytes", SET, "99")) == 0
+        peer.close()
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        assert [broker.topics.log(each, 0).active.config.segment_bytes for each in ("t", "own")] == [7000, 5000]
+        assert broker.topics.rules("own").max_message_bytes == 99
+        assert await change(peer, BROKER, "0", ("log.segment.bytes", DELETE, None)) == 0
+        assert broker.topics.log("t", 0).config.segment_bytes == 1 << 30
+        peer.close()
 
-    run(work())
 
-
-def test_connections_and_maintenance_go_by_what_is_changed(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            changes = (
-                ("max.connections", SET, "1"),
-                ("log.cleaner.backoff.ms", SET, "7"),
-                ("log.cleaner.io.max.bytes.per.second", SET, "1000"),
-            )
-            assert await change(peer, BROKER, "", *changes) == 0
-            maintenance = background_of(broker).maintenance()
-            assert (maintenance.backoff_ms, maintenance.bytes_per_second) == (7, 1000)
-            other = await Peer.of(broker)
-            assert await other.next() == CLOSED
-            peer.close()
-            other.close()
-
-    run(work())
+async def test_connections_and_maintenance_go_by_what_is_changed(folder: Path) -> None:
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        changes = (
+            ("max.connections", SET, "1"),
+            ("log.cleaner.backoff.ms", SET, "7"),
+            ("log.cleaner.io.max.bytes.per.second", SET, "1000"),
+        )
+        assert await change(peer, BROKER, "", *changes) == 0
+        maintenance = background_of(broker).maintenance()
+        assert (maintenance.backoff_ms, maintenance.bytes_per_second) == (7, 1000)
+        other = await Peer.of(broker)
+        assert await other.next() == CLOSED
+        peer.close()
+        other.close()
 
 
 def test_a_smaller_segment_size_ends_segments_at_once(folder: Path) -> None:
@@ -458,43 +444,37 @@ def test_a_smaller_segment_size_ends_segments_at_once(folder: Path) -> None:
     assert run(work()) > 3
 
 
-def test_a_deleted_topic_is_gone_and_another_of_its_name_is_empty_and_another(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker, Client(address(broker)) as client:
-            peer = await Peer.of(broker)
-            await make(peer, admin_steps.topic("t", 2, 1, ("segment.bytes", "5000")))
-            await send(client, "t", 0, [Record(0, 1, 0, None, b"old")], ProduceOptions())
-            first = broker.topics.known("t").id
-            request = delete.DeleteTopicsRequest(topic_names=["t"])
-            assert (await peer.ask(request, 4, delete.DeleteTopicsResponse)).responses[0].error_code == 0
-            assert broker.topics.get("t") is None
-            assert broker.metadata.children("/brokers/topics") == broker.metadata.children("/config/topics") == []
-            assert await make(peer, admin_steps.topic("t")) == [0]
-            client.forget("t")
-            assert await bounds(client, "t", 0) == (0, 0)
-            assert broker.topics.known("t").id != first
-            assert broker.topics.known("t").configs == {}
-            peer.close()
-
-    run(work())
+async def test_a_deleted_topic_is_gone_and_another_of_its_name_is_empty_and_another(folder: Path) -> None:
+    async with Running(folder) as broker, Client(address(broker)) as client:
+        peer = await Peer.of(broker)
+        await make(peer, admin_steps.topic("t", 2, 1, ("segment.bytes", "5000")))
+        await send(client, "t", 0, [Record(0, 1, 0, None, b"old")], ProduceOptions())
+        first = broker.topics.known("t").id
+        request = delete.DeleteTopicsRequest(topic_names=["t"])
+        assert (await peer.ask(request, 4, delete.DeleteTopicsResponse)).responses[0].error_code == 0
+        assert broker.topics.get("t") is None
+        assert broker.metadata.children("/brokers/topics") == broker.metadata.children("/config/topics") == []
+        assert await make(peer, admin_steps.topic("t")) == [0]
+        client.forget("t")
+        assert await bounds(client, "t", 0) == (0, 0)
+        assert broker.topics.known("t").id != first
+        assert broker.topics.known("t").configs == {}
+        peer.close()
 
 
-def test_a_small_request_cannot_ask_for_more_than_there_is_room_for(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            huge = admin_steps.topic("huge", (1 << 31) - 1)
-            assert await make(peer, huge) == [ErrorCode.POLICY_VIOLATION]
-            some = [admin_steps.topic(f"t{number}", 4000) for number in range(3)]
-            assert await make(peer, *some) == [0, 0, ErrorCode.POLICY_VIOLATION]
-            assert len(broker.logs.logs) == 200  # the rest when they are needed
-            assert broker.replicas.partition("t1", 3999).log.log_end_offset == 0
-            grown = grow.CreatePartitionsTopic(name="t0", count=(1 << 31) - 1, assignments=None)
-            response = await peer.ask(grow.CreatePartitionsRequest(topics=[grown]), 3, grow.CreatePartitionsResponse)
-            assert response.results[0].error_code == ErrorCode.INVALID_PARTITIONS
-            peer.close()
-
-    run(work())
+async def test_a_small_request_cannot_ask_for_more_than_there_is_room_for(folder: Path) -> None:
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        huge = admin_steps.topic("huge", (1 << 31) - 1)
+        assert await make(peer, huge) == [ErrorCode.POLICY_VIOLATION]
+        some = [admin_steps.topic(f"t{number}", 4000) for number in range(3)]
+        assert await make(peer, *some) == [0, 0, ErrorCode.POLICY_VIOLATION]
+        assert len(broker.logs.logs) == 200  # the rest when they are needed
+        assert broker.replicas.partition("t1", 3999).log.log_end_offset == 0
+        grown = grow.CreatePartitionsTopic(name="t0", count=(1 << 31) - 1, assignments=None)
+        response = await peer.ask(grow.CreatePartitionsRequest(topics=[grown]), 3, grow.CreatePartitionsResponse)
+        assert response.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+        peer.close()
 
 
 def test_deleting_may_be_forbidden_and_old_clients_have_no_code_for_that(folder: Path) -> None:
@@ -514,26 +494,23 @@ def test_deleting_may_be_forbidden_and_old_clients_have_no_code_for_that(folder:
     assert run(work()) == [[42, 42], [42, 42], [73, 73], [73, 73]]  # as Kafka 2.8.2 answered
 
 
-def test_deleted_records_are_unreadable_and_stay_deleted(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker, Client(address(broker)) as client:
-            peer = await Peer.of(broker)
-            await make(peer, admin_steps.topic("t"))
-            await send(client, "t", 0, [Record(0, 1, 0, None, b"x")] * 5, ProduceOptions())
-            for offset, told in ((3, 3), (2, 3), (-1, 5)):
-                part = erase.DeleteRecordsPartition(partition_index=0, offset=offset)
-                request = erase.DeleteRecordsRequest(topics=[erase.DeleteRecordsTopic(name="t", partitions=[part])])
-                response = await peer.ask(request, 2, erase.DeleteRecordsResponse)
-                assert response.topics[0].partitions[0].low_watermark == told
-            assert await bounds(client, "t", 0) == (5, 5)
-            peer.close()
-        async with Running(folder) as broker:
-            assert broker.topics.log("t", 0).log_start_offset == 5
-
-    run(work())
+async def test_deleted_records_are_unreadable_and_stay_deleted(folder: Path) -> None:
+    async with Running(folder) as broker, Client(address(broker)) as client:
+        peer = await Peer.of(broker)
+        await make(peer, admin_steps.topic("t"))
+        await send(client, "t", 0, [Record(0, 1, 0, None, b"x")] * 5, ProduceOptions())
+        for offset, told in ((3, 3), (2, 3), (-1, 5)):
+            part = erase.DeleteRecordsPartition(partition_index=0, offset=offset)
+            request = erase.DeleteRecordsRequest(topics=[erase.DeleteRecordsTopic(name="t", partitions=[part])])
+            response = await peer.ask(request, 2, erase.DeleteRecordsResponse)
+            assert response.topics[0].partitions[0].low_watermark == told
+        assert await bounds(client, "t", 0) == (5, 5)
+        peer.close()
+    async with Running(folder) as broker:
+        assert broker.topics.log("t", 0).log_start_offset == 5
 
 
-def test_producer_ids_are_never_given_twice(folder: Path) -> None:
+async def test_producer_ids_are_never_given_twice(folder: Path) -> None:
     async def ids(count: int) -> list[int]:
         async with Running(folder) as broker:
             peer = await Peer.of(broker)
@@ -542,24 +519,18 @@ def test_producer_ids_are_never_given_twice(folder: Path) -> None:
             peer.close()
             return [each.producer_id for each in given]
 
-    async def work() -> None:
-        assert await ids(1003) == list(range(1003))  # more than a block
-        assert await ids(2) == [2000, 2001]
-
-    run(work())
+    assert await ids(1003) == list(range(1003))  # more than a block
+    assert await ids(2) == [2000, 2001]
 
 
-def test_topics_that_are_made_at_the_same_time_are_all_made_once(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peers = [await Peer.of(broker) for _ in range(4)]
-            made = await asyncio.gather(*(make(each, admin_steps.topic("t", 5)) for each in peers))
-            assert sorted(made) == [[0], [36], [36], [36]]
-            assert len(broker.logs.logs) == 5
-            for each in peers:
-                each.close()
-
-    run(work())
+async def test_topics_that_are_made_at_the_same_time_are_all_made_once(folder: Path) -> None:
+    async with Running(folder) as broker:
+        peers = [await Peer.of(broker) for _ in range(4)]
+        made = await asyncio.gather(*(make(each, admin_steps.topic("t", 5)) for each in peers))
+        assert sorted(made) == [[0], [36], [36], [36]]
+        assert len(broker.logs.logs) == 5
+        for each in peers:
+            each.close()
 
 
 @pytest.mark.parametrize("kind", [1, 2])
@@ -579,28 +550,25 @@ def test_the_cluster_is_its_brokers(folder: Path, kind: int) -> None:
     assert run(work()).error_code == (0 if kind == 1 else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)
 
 
-def test_a_topic_is_deleted_while_it_is_compacted_or_synced_and_the_disk_is_not_to_blame(folder: Path) -> None:
-    async def work() -> None:
-        given = {"log.initial.task.delay.ms": "100000"}
-        async with Running(folder, given) as broker, Client(address(broker)) as client:
-            peer = await Peer.of(broker)
-            own = ("cleanup.policy", "compact"), ("segment.bytes", "2000"), ("min.cleanable.dirty.ratio", "0")
-            await make(peer, admin_steps.topic("t", 1, 1, *own))
-            records = [Record(0, 1, 0, b"%d" % (each % 7), bytes(100)) for each in range(400)]
-            await send(client, "t", 0, records, ProduceOptions(batch_bytes=500))
-            maintenance = background_of(broker).maintenance()
-            maintenance.step(1, Moment.fixed(broker.clock.now_ms()))  # retention comes first
-            maintenance.step(1, Moment.fixed(broker.clock.now_ms()))
-            assert maintenance.progress is not None
-            request = delete.DeleteTopicsRequest(topic_names=["t"])
-            assert (await peer.ask(request, 4, delete.DeleteTopicsResponse)).responses[0].error_code == 0
-            assert maintenance.progress is None
-            assert await make(peer, admin_steps.topic("t", 1, 1, *own)) == [0]
-            maintenance.step(1 << 20, Moment.fixed(broker.clock.now_ms()))
-            assert broker.logs.health.error is None
-            peer.close()
-
-    run(work())
+async def test_a_topic_is_deleted_while_it_is_compacted_or_synced_and_the_disk_is_not_to_blame(folder: Path) -> None:
+    given = {"log.initial.task.delay.ms": "100000"}
+    async with Running(folder, given) as broker, Client(address(broker)) as client:
+        peer = await Peer.of(broker)
+        own = ("cleanup.policy", "compact"), ("segment.bytes", "2000"), ("min.cleanable.dirty.ratio", "0")
+        await make(peer, admin_steps.topic("t", 1, 1, *own))
+        records = [Record(0, 1, 0, b"%d" % (each % 7), bytes(100)) for each in range(400)]
+        await send(client, "t", 0, records, ProduceOptions(batch_bytes=500))
+        maintenance = background_of(broker).maintenance()
+        maintenance.step(1, Moment.fixed(broker.clock.now_ms()))  # retention comes first
+        maintenance.step(1, Moment.fixed(broker.clock.now_ms()))
+        assert maintenance.progress is not None
+        request = delete.DeleteTopicsRequest(topic_names=["t"])
+        assert (await peer.ask(request, 4, delete.DeleteTopicsResponse)).responses[0].error_code == 0
+        assert maintenance.progress is None
+        assert await make(peer, admin_steps.topic("t", 1, 1, *own)) == [0]
+        maintenance.step(1 << 20, Moment.fixed(broker.clock.now_ms()))
+        assert broker.logs.health.error is None
+        peer.close()
 
 
 def background_of(broker: Broker) -> Background:
@@ -638,44 +606,40 @@ async def metadata_of(peer: Peer, name: str, version: int) -> MetadataResponseTo
 
 
 @pytest.mark.parametrize("version", [0, 1, 4, 12])
-def test_a_topic_that_is_made_by_asking_for_it_has_no_leader_in_that_answer_and_one_in_the_next(
+async def test_a_topic_that_is_made_by_asking_for_it_has_no_leader_in_that_answer_and_one_in_the_next(
     version: int, folder: Path
 ) -> None:
-    async def work() -> None:
-        async with Running(folder, {"num.partitions": "2"}) as broker:
-            peer = await Peer.of(broker)
-            for name, is_internal in (("topic", False), ("__consumer_offsets", version > 0)):
-                made = await metadata_of(peer, name, version)
-                assert (made.error_code, made.name, made.partitions) == (5, name, [])
-                assert made.is_internal == is_internal
-                found = await metadata_of(peer, name, version)
-                assert (found.error_code, len(found.partitions)) == (0, broker.topics.known(name).partitions)
-            await peer.ask(delete.DeleteTopicsRequest(topic_names=["topic"]), 3, delete.DeleteTopicsResponse)
-            again = await metadata_of(peer, "topic", version)
-            assert (again.error_code, again.partitions) == (5, [])
-            peer.close()
-
-    run(work())
+    async with Running(folder, {"num.partitions": "2"}) as broker:
+        peer = await Peer.of(broker)
+        for name, is_internal in (("topic", False), ("__consumer_offsets", version > 0)):
+            made = await metadata_of(peer, name, version)
+            assert (made.error_code, made.name, made.partitions) == (5, name, [])
+            assert made.is_internal == is_internal
+            found = await metadata_of(peer, name, version)
+            assert (found.error_code, len(found.partitions)) == (0, broker.topics.known(name).partitions)
+        await peer.ask(delete.DeleteTopicsRequest(topic_names=["topic"]), 3, delete.DeleteTopicsResponse)
+        again = await metadata_of(peer, "topic", version)
+        assert (again.error_code, again.partitions) == (5, [])
+        peer.close()
 
 
-def test_an_empty_list_of_settings_asks_for_all_as_none_does(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            for keys in (None, [], ["retention.ms"]):
-                resource = describe.DescribeConfigsResource(
-                    resource_type=TOPIC, resource_name="topic", configuration_keys=keys
-                )
-                request = describe.DescribeConfigsRequest(resources=[resource])
-                (found,) = (await peer.ask(request, 4, describe.DescribeConfigsResponse)).results
-                assert {each.name for each in found.configs} == set(keys or TOPIC_SETTINGS)
-            peer.close()
-
-    run(work())
+async def test_an_empty_list_of_settings_asks_for_all_as_none_does(folder: Path) -> None:
+    async with Running(folder) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        for keys in (None, [], ["retention.ms"]):
+            resource = describe.DescribeConfigsResource(
+                resource_type=TOPIC, resource_name="topic", configuration_keys=keys
+            )
+            request = describe.DescribeConfigsRequest(resources=[resource])
+            (found,) = (await peer.ask(request, 4, describe.DescribeConfigsResponse)).results
+            assert {each.name for each in found.configs} == set(keys or TOPIC_SETTINGS)
+        peer.close()
 
 
-def test_nothing_waits_for_the_metadata_tree_on_the_event_loop(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_waits_for_the_metadata_tree_on_the_event_loop(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In a cluster it is elsewhere."""
     row = rescram.ScramCredentialUpsertion(name="a", mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
     gone = rescram.ScramCredentialDeletion(name="a", mechanism=1)
@@ -686,44 +650,41 @@ def test_nothing_waits_for_the_metadata_tree_on_the_event_loop(folder: Path, mon
     offset = commit.OffsetCommitRequestTopic(name="t", partitions=[part])
     wanted = committed.OffsetFetchRequestTopic(name="t", partition_indexes=(0,))
 
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer, calls = await Peer.of(broker), set[tuple[str, bool]]()
-            loop_thread = threading.get_ident()
+    async with Running(folder) as broker:
+        peer, calls = await Peer.of(broker), set[tuple[str, bool]]()
+        loop_thread = threading.get_ident()
 
-            def noted(name: str) -> Callable[..., Any]:
-                real = getattr(broker.metadata, name)
+        def noted(name: str) -> Callable[..., Any]:
+            real = getattr(broker.metadata, name)
 
-                def call(*given: Any, **named: Any) -> Any:
-                    calls.add((name, threading.get_ident() == loop_thread))
-                    return real(*given, **named)
+            def call(*given: Any, **named: Any) -> Any:
+                calls.add((name, threading.get_ident() == loop_thread))
+                return real(*given, **named)
 
-                return call
+            return call
 
-            for name in ("get", "exists", "children", "get_many", "children_many", "create", "set", "transaction"):
-                monkeypatch.setattr(broker.metadata, name, noted(name))
-            assert await make(peer, create.CreatableTopic(name="t", num_partitions=1, replication_factor=1)) == [0]
-            assert await change(peer, TOPIC, "t", ("retention.ms", SET, "-1")) == 0
-            assert await change(peer, BROKER, str(broker.node_id), ("message.max.bytes", SET, "5000")) == 0
-            asked = quotas.AlterClientQuotasRequest(entries=[entry])
-            assert (await peer.ask(asked, 1, quotas.AlterClientQuotasResponse)).entries[0].error_code == 0
-            for changes in ({"upsertions": [row]}, {"deletions": [gone]}, {"upsertions": [row]}):
-                altered = rescram.AlterUserScramCredentialsRequest(**changes)
-                told = await peer.ask(altered, 0, rescram.AlterUserScramCredentialsResponse)
-                assert told.results[0].error_code == 0
-            await asyncio.to_thread(broker.metadata.create, layout.config_path("users", "damaged"), b"no JSON")
-            await broker.cluster_store.reread([("users", "damaged")])  # as after the notification of a change
-            every = scram.DescribeUserScramCredentialsRequest(users=None)
-            users = (await peer.ask(every, 0, scram.DescribeUserScramCredentialsResponse)).results
-            assert [(each.user, each.error_code) for each in users] == [("a", 0), ("damaged", -1)]
-            stored = commit.OffsetCommitRequest(group_id="g", topics=[offset])
-            for _ in range(2):
-                await peer.ask(stored, 0, commit.OffsetCommitResponse)
-            fetched = committed.OffsetFetchRequest(group_id="g", topics=[wanted])
-            found = (await peer.ask(fetched, 0, committed.OffsetFetchResponse)).topics[0].partitions[0]
-            assert found.committed_offset == 7
-            assert calls
-            assert {name for name, is_on_loop in calls if is_on_loop} == set()
-            peer.close()
-
-    run(work())
+        for name in ("get", "exists", "children", "get_many", "children_many", "create", "set", "transaction"):
+            monkeypatch.setattr(broker.metadata, name, noted(name))
+        assert await make(peer, create.CreatableTopic(name="t", num_partitions=1, replication_factor=1)) == [0]
+        assert await change(peer, TOPIC, "t", ("retention.ms", SET, "-1")) == 0
+        assert await change(peer, BROKER, str(broker.node_id), ("message.max.bytes", SET, "5000")) == 0
+        asked = quotas.AlterClientQuotasRequest(entries=[entry])
+        assert (await peer.ask(asked, 1, quotas.AlterClientQuotasResponse)).entries[0].error_code == 0
+        for changes in ({"upsertions": [row]}, {"deletions": [gone]}, {"upsertions": [row]}):
+            altered = rescram.AlterUserScramCredentialsRequest(**changes)
+            told = await peer.ask(altered, 0, rescram.AlterUserScramCredentialsResponse)
+            assert told.results[0].error_code == 0
+        await asyncio.to_thread(broker.metadata.create, layout.config_path("users", "damaged"), b"no JSON")
+        await broker.cluster_store.reread([("users", "damaged")])  # as after the notification of a change
+        every = scram.DescribeUserScramCredentialsRequest(users=None)
+        users = (await peer.ask(every, 0, scram.DescribeUserScramCredentialsResponse)).results
+        assert [(each.user, each.error_code) for each in users] == [("a", 0), ("damaged", -1)]
+        stored = commit.OffsetCommitRequest(group_id="g", topics=[offset])
+        for _ in range(2):
+            await peer.ask(stored, 0, commit.OffsetCommitResponse)
+        fetched = committed.OffsetFetchRequest(group_id="g", topics=[wanted])
+        found = (await peer.ask(fetched, 0, committed.OffsetFetchResponse)).topics[0].partitions[0]
+        assert found.committed_offset == 7
+        assert calls
+        assert {name for name, is_on_loop in calls if is_on_loop} == set()
+        peer.close()

@@ -1,6 +1,5 @@
 """The admin clients of aiokafka and kafka-python against the broker."""
 
-import asyncio
 from typing import Any
 
 import kafka.admin
@@ -12,16 +11,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from magicbyte.testing import Broker
 
 
-def test_aiokafka_makes_describes_changes_and_deletes_topics() -> None:
-    async def work() -> None:
-        async with Broker() as broker:
-            admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-            await admin.start()
-            try:
-                await flow(admin, broker)
-            finally:
-                await admin.close()
-
+async def test_aiokafka_makes_describes_changes_and_deletes_topics() -> None:
     async def flow(admin: Any, broker: Broker) -> None:
         made = NewTopic("a", 2, 1, topic_configs={"retention.ms": "1000"})
         assert [each[1] for each in (await admin.create_topics([made])).topic_errors] == [0]
@@ -39,7 +29,13 @@ def test_aiokafka_makes_describes_changes_and_deletes_topics() -> None:
         await admin.delete_topics(["a"])
         assert await admin.list_topics() == []
 
-    asyncio.run(asyncio.wait_for(work(), 60))
+    async with Broker() as broker:
+        admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        await admin.start()
+        try:
+            await flow(admin, broker)
+        finally:
+            await admin.close()
 
 
 def test_kafka_python_makes_describes_changes_and_deletes_topics() -> None:

@@ -89,12 +89,12 @@ async def offered(broker: Broker, token: str, before: str = "n,,") -> tuple[Raw,
 
 
 @pytest.mark.parametrize("head", [{"alg": "RS256", "kid": "one"}, {"alg": "PS256"}, {"alg": "ES256", "kid": "two"}])
-def test_a_token_that_is_signed_by_a_key_of_the_file_logs_in_until_it_expires(
+async def test_a_token_that_is_signed_by_a_key_of_the_file_logs_in_until_it_expires(
     tmp_path: Path, head: dict[str, Any]
 ) -> None:
     """Check 18."""
 
-    async def work(broker: Bearers) -> None:
+    async with Bearers(tmp_path) as broker:
         raw, answer = await offered(broker, signed(CLAIMS, head), "n,a=alice,")
         assert error_of(answer) == 0
         assert int.from_bytes(answer[-8:], "big") == 60_000
@@ -104,11 +104,9 @@ def test_a_token_that_is_signed_by_a_key_of_the_file_logs_in_until_it_expires(
         assert await raw.ask(METADATA) == b""
         assert not broker.served.config.warnings()
 
-    within(work, Bearers(tmp_path))
 
-
-def test_the_shorter_of_both_limits_counts_and_a_new_token_extends_the_session(tmp_path: Path) -> None:
-    async def work(broker: Bearers) -> None:
+async def test_the_shorter_of_both_limits_counts_and_a_new_token_extends_the_session(tmp_path: Path) -> None:
+    async with Bearers(tmp_path, connections__max__reauth__ms="20000") as broker:
         raw, answer = await offered(broker, signed(CLAIMS))
         assert int.from_bytes(answer[-8:], "big") == 20_000
         broker.clock.advance(15_000)
@@ -116,8 +114,6 @@ def test_the_shorter_of_both_limits_counts_and_a_new_token_extends_the_session(t
         later = signed(CLAIMS | {"exp": NOW + 25})
         answer = await raw.authenticate(f"n,,\x01auth=Bearer {later}\x01\x01".encode())
         assert int.from_bytes(answer[-8:], "big") == 10_000
-
-    within(work, Bearers(tmp_path, connections__max__reauth__ms="20000"))
 
 
 REFUSED = {
@@ -166,13 +162,11 @@ def test_any_other_token_is_refused_without_a_reason_for_its_bearer(
     assert token not in caplog.text
 
 
-def test_after_a_refused_token_a_good_one_passes(tmp_path: Path) -> None:
-    async def work(broker: Bearers) -> None:
+async def test_after_a_refused_token_a_good_one_passes(tmp_path: Path) -> None:
+    async with Bearers(tmp_path) as broker:
         raw, _ = await offered(broker, REFUSED["expired"])
         assert error_of(await raw.authenticate(f"n,,\x01auth=bearer {signed(CLAIMS)}\x01x=y\x01\x01".encode())) == 0
         assert await raw.ask(METADATA)
-
-    within(work, Bearers(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -182,24 +176,22 @@ def test_after_a_refused_token_a_good_one_passes(tmp_path: Path) -> None:
      (b"n,,\x01auth=Basic x\x01\x01", None)],
     ids=["nothing", "acknowledged", "no token", "a binding", "another user", "another scheme"],
 )  # fmt: skip
-def test_what_is_no_first_message_is_refused(tmp_path: Path, first: bytes, code: int | None) -> None:
-    async def work(broker: Bearers) -> None:
+async def test_what_is_no_first_message_is_refused(tmp_path: Path, first: bytes, code: int | None) -> None:
+    async with Bearers(tmp_path) as broker:
         raw = await Raw.to(broker)
         await raw.shake("OAUTHBEARER")
         answer = await raw.authenticate(first)
         assert answer == b"" if code is None else error_of(answer) == code
 
-    within(work, Bearers(tmp_path))
 
-
-def test_our_client_logs_in_with_the_token_of_a_file_and_keys_that_change_count(tmp_path: Path) -> None:
+async def test_our_client_logs_in_with_the_token_of_a_file_and_keys_that_change_count(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(signed(CLAIMS))
     security = ClientSecurity.of({
         "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.token.endpoint.url": f"file://{tmp_path}/token",
     })  # fmt: skip
 
-    async def work(broker: Bearers) -> None:
+    async with Bearers(tmp_path) as broker:
         async with Client(broker.bootstrap_servers, security=security) as client:
             await client.topics()
         kept = json.loads(keys())["keys"][4:]
@@ -208,8 +200,6 @@ def test_our_client_logs_in_with_the_token_of_a_file_and_keys_that_change_count(
         async with Client(broker.bootstrap_servers, security=security) as client:
             with pytest.raises(SecurityError, match="invalid_token"):
                 await client.topics()
-
-    within(work, Bearers(tmp_path))
 
 
 @pytest.mark.parametrize(

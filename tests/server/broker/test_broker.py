@@ -95,47 +95,38 @@ print([name for name in heavy if name in sys.modules])
     assert done.stdout == "[]\n"
 
 
-def test_after_a_clean_stop_all_records_are_there_without_a_recovery(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            for _ in range(3):
-                await produce(peer)
-            cluster_id = broker.cluster_id
-            peer.close()
-        async with Running(folder) as broker:
-            assert broker.logs.was_clean
-            assert broker.replicas.partition("topic", 0).log.loaded.recovered == []
-            assert broker.cluster_id == cluster_id
-            peer = await Peer.of(broker)
-            assert await high_watermark(peer) == 9
-            assert (await produce(peer)).base_offset == 9
-            peer.close()
-
-    run(work())
+async def test_after_a_clean_stop_all_records_are_there_without_a_recovery(folder: Path) -> None:
+    async with Running(folder) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        for _ in range(3):
+            await produce(peer)
+        cluster_id = broker.cluster_id
+        peer.close()
+    async with Running(folder) as broker:
+        assert broker.logs.was_clean
+        assert broker.replicas.partition("topic", 0).log.loaded.recovered == []
+        assert broker.cluster_id == cluster_id
+        peer = await Peer.of(broker)
+        assert await high_watermark(peer) == 9
+        assert (await produce(peer)).base_offset == 9
+        peer.close()
 
 
-def test_two_brokers_do_not_share_a_folder_and_the_second_says_so(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            with pytest.raises(LogDirectoryError, match="another process is using it"):
-                await Running(folder).__aenter__()
-            assert (await broker.topics.create("topic")).partitions == 1
-
-    run(work())
+async def test_two_brokers_do_not_share_a_folder_and_the_second_says_so(folder: Path) -> None:
+    async with Running(folder) as broker:
+        with pytest.raises(LogDirectoryError, match="another process is using it"):
+            await Running(folder).__aenter__()
+        assert (await broker.topics.create("topic")).partitions == 1
 
 
-def test_a_start_that_fails_leaves_nothing_open(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            port = broker.ports["PLAINTEXT"]
-            with pytest.raises(NetworkError, match="cannot listen"):
-                await Running(folder / "other", {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}).__aenter__()
-        async with Running(folder / "other") as broker:
-            assert broker.logs.was_clean
-
-    run(work())
+async def test_a_start_that_fails_leaves_nothing_open(folder: Path) -> None:
+    async with Running(folder) as broker:
+        port = broker.ports["PLAINTEXT"]
+        with pytest.raises(NetworkError, match="cannot listen"):
+            await Running(folder / "other", {"listeners": f"PLAINTEXT://127.0.0.1:{port}"}).__aenter__()
+    async with Running(folder / "other") as broker:
+        assert broker.logs.was_clean
 
 
 def test_an_aborted_broker_does_no_further_work(folder: Path) -> None:
@@ -263,119 +254,104 @@ class OnSlowDisk(Running):
 
 
 @pytest.mark.parametrize("settings", [{"log.flush.policy": "group-commit"}, {"flush.messages": "1"}])
-def test_nothing_is_acknowledged_before_its_sync_and_no_other_request_waits_for_that(
+async def test_nothing_is_acknowledged_before_its_sync_and_no_other_request_waits_for_that(
     settings: dict[str, str], folder: Path
 ) -> None:
-    async def work() -> None:
-        disk = SlowDisk()
-        async with OnSlowDisk(folder, disk) as broker:
-            await broker.topics.create("topic", configs=settings)
-            await broker.topics.create("other")
-            slow, quick = await Peer.of(broker), await Peer.of(broker)
-            disk.may_sync.clear()
-            waiting = asyncio.create_task(produce(slow))
-            while not disk.syncs:
-                await asyncio.sleep(0)
-            assert (await produce(quick, "other")).error_code == 0
-            assert await high_watermark(quick) == 0
-            assert not waiting.done()
-            disk.may_sync.set()
-            assert (await waiting).base_offset == 0
-            assert await high_watermark(quick) == 3
-            slow.close()
-            quick.close()
-
-    run(work())
+    disk = SlowDisk()
+    async with OnSlowDisk(folder, disk) as broker:
+        await broker.topics.create("topic", configs=settings)
+        await broker.topics.create("other")
+        slow, quick = await Peer.of(broker), await Peer.of(broker)
+        disk.may_sync.clear()
+        waiting = asyncio.create_task(produce(slow))
+        while not disk.syncs:
+            await asyncio.sleep(0)
+        assert (await produce(quick, "other")).error_code == 0
+        assert await high_watermark(quick) == 0
+        assert not waiting.done()
+        disk.may_sync.set()
+        assert (await waiting).base_offset == 0
+        assert await high_watermark(quick) == 3
+        slow.close()
+        quick.close()
 
 
-def test_a_batch_that_is_sent_again_before_its_sync_is_acknowledged_with_the_first(folder: Path) -> None:
+async def test_a_batch_that_is_sent_again_before_its_sync_is_acknowledged_with_the_first(folder: Path) -> None:
     header = BatchHeader(producer_id=7, producer_epoch=0, base_sequence=0)
     data = encode_records([Record(0, TIME, 0, None, b"value")], Format.V2, header=header)
 
-    async def work() -> None:
-        disk = SlowDisk()
-        async with OnSlowDisk(folder, disk) as broker:
-            await broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
-            peers = [await Peer.of(broker) for _ in range(2)]
-            disk.may_sync.clear()
-            first = asyncio.create_task(produce(peers[0], data=data, acks=1))
-            while not disk.syncs:
-                await asyncio.sleep(0)
-            again = asyncio.create_task(produce(peers[1], data=data, acks=1))
-            while broker.metrics.of("topic").produce_requests < 2:
-                await asyncio.sleep(0)
-            for _ in range(100):
-                await asyncio.sleep(0)
-            is_early = again.done()
-            disk.may_sync.set()
-            assert not is_early
-            assert [(await each).base_offset for each in (first, again)] == [0, 0]
-            assert (await produce(peers[1], data=data, acks=1)).base_offset == 0
-            for each in peers:
-                each.close()
-
-    run(work())
-
-
-def test_a_bug_in_a_sync_is_answered_and_stops_no_later_append(folder: Path) -> None:
-    async def work() -> None:
-        disk = SlowDisk()
-        async with OnSlowDisk(folder, disk) as broker:
-            await broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
-            peer = await Peer.of(broker)
-            disk.has_bug = True
-            answers = [await asyncio.wait_for(produce(peer, acks=acks), 120) for acks in (1, 1, -1)]
-            assert [each.error_code for each in answers] == [56, 0, 0]
-            assert await high_watermark(peer) == 9
-            peer.close()
-
-    run(work())
-
-
-def test_a_sync_that_fails_is_answered_with_a_storage_error_and_takes_the_directory_offline(folder: Path) -> None:
-    async def work() -> None:
-        disk = SlowDisk()
-        running = OnSlowDisk(folder, disk)
-        broker = running.broker
-        await broker.start()
+    disk = SlowDisk()
+    async with OnSlowDisk(folder, disk) as broker:
         await broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
-        await broker.topics.create("other")
+        peers = [await Peer.of(broker) for _ in range(2)]
+        disk.may_sync.clear()
+        first = asyncio.create_task(produce(peers[0], data=data, acks=1))
+        while not disk.syncs:
+            await asyncio.sleep(0)
+        again = asyncio.create_task(produce(peers[1], data=data, acks=1))
+        while broker.metrics.of("topic").produce_requests < 2:
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        is_early = again.done()
+        disk.may_sync.set()
+        assert not is_early
+        assert [(await each).base_offset for each in (first, again)] == [0, 0]
+        assert (await produce(peers[1], data=data, acks=1)).base_offset == 0
+        for each in peers:
+            each.close()
+
+
+async def test_a_bug_in_a_sync_is_answered_and_stops_no_later_append(folder: Path) -> None:
+    disk = SlowDisk()
+    async with OnSlowDisk(folder, disk) as broker:
+        await broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
         peer = await Peer.of(broker)
-        disk.fails = True
-        assert [(await produce(peer, version=version)).error_code for version in (7, 4, 3)] == [56, 56, 6]
-        assert (await produce(peer, "other")).error_code == 56
-        asked = FetchRequest(topics=[FetchTopic(topic="topic", partitions=[FetchPartition(partition_max_bytes=9)])])
-        for version, code in ((4, 6), (11, 56)):
-            response = await peer.ask(asked, version, FetchResponse)
-            assert response.responses[0].partitions[0].error_code == code
+        disk.has_bug = True
+        answers = [await asyncio.wait_for(produce(peer, acks=acks), 120) for acks in (1, 1, -1)]
+        assert [each.error_code for each in answers] == [56, 0, 0]
+        assert await high_watermark(peer) == 9
         peer.close()
-        with pytest.raises(LogDirectoryError, match="offline"):
-            await broker.stop()
-
-    run(work())
 
 
-def test_a_cold_read_delays_no_other_request(folder: Path) -> None:
-    async def work() -> None:
-        disk = SlowDisk()
-        async with Running(folder) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            await produce(peer)
-            peer.close()
-        async with OnSlowDisk(folder, disk) as broker:
-            slow, quick = await Peer.of(broker), await Peer.of(broker)
-            disk.may_read.clear()
-            waiting = asyncio.create_task(high_watermark(slow))
-            await broker.topics.create("other")
-            assert (await produce(quick, "other")).error_code == 0
-            assert not waiting.done()
-            disk.may_read.set()
-            assert await waiting == 3
-            slow.close()
-            quick.close()
+async def test_a_sync_that_fails_is_answered_with_a_storage_error_and_takes_the_directory_offline(folder: Path) -> None:
+    disk = SlowDisk()
+    running = OnSlowDisk(folder, disk)
+    broker = running.broker
+    await broker.start()
+    await broker.topics.create("topic", configs={"log.flush.policy": "group-commit"})
+    await broker.topics.create("other")
+    peer = await Peer.of(broker)
+    disk.fails = True
+    assert [(await produce(peer, version=version)).error_code for version in (7, 4, 3)] == [56, 56, 6]
+    assert (await produce(peer, "other")).error_code == 56
+    asked = FetchRequest(topics=[FetchTopic(topic="topic", partitions=[FetchPartition(partition_max_bytes=9)])])
+    for version, code in ((4, 6), (11, 56)):
+        response = await peer.ask(asked, version, FetchResponse)
+        assert response.responses[0].partitions[0].error_code == code
+    peer.close()
+    with pytest.raises(LogDirectoryError, match="offline"):
+        await broker.stop()
 
-    run(work())
+
+async def test_a_cold_read_delays_no_other_request(folder: Path) -> None:
+    disk = SlowDisk()
+    async with Running(folder) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        await produce(peer)
+        peer.close()
+    async with OnSlowDisk(folder, disk) as broker:
+        slow, quick = await Peer.of(broker), await Peer.of(broker)
+        disk.may_read.clear()
+        waiting = asyncio.create_task(high_watermark(slow))
+        await broker.topics.create("other")
+        assert (await produce(quick, "other")).error_code == 0
+        assert not waiting.done()
+        disk.may_read.set()
+        assert await waiting == 3
+        slow.close()
+        quick.close()
 
 
 # ---- offsets
@@ -391,35 +367,32 @@ async def offset_of(
     return (await peer.ask(request, version, ListOffsetsResponse)).topics[0].partitions[0]
 
 
-def test_offsets_are_found_by_time_in_every_version(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder, clock=Clock(TIME + 500)) as broker:
-            await broker.topics.create("topic", configs={"segment.bytes": "150"})
-            peer = await Peer.of(broker)
-            for at in range(4):
-                await produce(peer, data=batch(time=TIME + 100 * at))
-            for version in range(1, 11):
-                found = [await offset_of(peer, each, version) for each in (-2, -1, TIME, TIME + 101, TIME + 900)]
-                assert [each.offset for each in found] == [0, 12, 0, 4, -1]
-                assert [each.timestamp for each in found] == [-1, -1, TIME, TIME + 101, -1]
-            latest = await offset_of(peer, -3, 7)
-            assert (latest.offset, latest.timestamp, latest.leader_epoch) == (11, TIME + 302, 0)
-            assert (await offset_of(peer, -3, 6)).error_code == 35
-            for version in (8, 9, 10):
-                local = await offset_of(peer, -4, version)
-                assert (local.error_code, local.timestamp, local.offset, local.leader_epoch) == (0, -1, 0, 0)
-            assert (await offset_of(peer, -1, 0)).old_style_offsets == (12, 9, 6, 3, 0)
-            assert (await offset_of(peer, -1, 0, most=1)).old_style_offsets == (12,)
-            assert (await offset_of(peer, -2, 0)).old_style_offsets == (0,)
-            assert (await offset_of(peer, -1, 4, epoch=3)).error_code == 75
-            asked = OffsetForLeaderTopic(topic="topic", partitions=[OffsetForLeaderPartition(leader_epoch=0)])
-            for version in range(5):
-                request = OffsetForLeaderEpochRequest(topics=[asked])
-                response = await peer.ask(request, version, OffsetForLeaderEpochResponse)
-                assert response.topics[0].partitions[0].end_offset == 12
-            peer.close()
-
-    run(work())
+async def test_offsets_are_found_by_time_in_every_version(folder: Path) -> None:
+    async with Running(folder, clock=Clock(TIME + 500)) as broker:
+        await broker.topics.create("topic", configs={"segment.bytes": "150"})
+        peer = await Peer.of(broker)
+        for at in range(4):
+            await produce(peer, data=batch(time=TIME + 100 * at))
+        for version in range(1, 11):
+            found = [await offset_of(peer, each, version) for each in (-2, -1, TIME, TIME + 101, TIME + 900)]
+            assert [each.offset for each in found] == [0, 12, 0, 4, -1]
+            assert [each.timestamp for each in found] == [-1, -1, TIME, TIME + 101, -1]
+        latest = await offset_of(peer, -3, 7)
+        assert (latest.offset, latest.timestamp, latest.leader_epoch) == (11, TIME + 302, 0)
+        assert (await offset_of(peer, -3, 6)).error_code == 35
+        for version in (8, 9, 10):
+            local = await offset_of(peer, -4, version)
+            assert (local.error_code, local.timestamp, local.offset, local.leader_epoch) == (0, -1, 0, 0)
+        assert (await offset_of(peer, -1, 0)).old_style_offsets == (12, 9, 6, 3, 0)
+        assert (await offset_of(peer, -1, 0, most=1)).old_style_offsets == (12,)
+        assert (await offset_of(peer, -2, 0)).old_style_offsets == (0,)
+        assert (await offset_of(peer, -1, 4, epoch=3)).error_code == 75
+        asked = OffsetForLeaderTopic(topic="topic", partitions=[OffsetForLeaderPartition(leader_epoch=0)])
+        for version in range(5):
+            request = OffsetForLeaderEpochRequest(topics=[asked])
+            response = await peer.ask(request, version, OffsetForLeaderEpochResponse)
+            assert response.topics[0].partitions[0].end_offset == 12
+        peer.close()
 
 
 # ---- bad input
@@ -492,59 +465,52 @@ def test_flipped_and_cut_requests_never_hurt_the_broker(folder: Path, caplog: py
     assert "Traceback" not in caplog.text
 
 
-def test_api_versions_is_answered_in_every_version_and_in_an_unknown_one(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            software = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
-            for version in range(5):
-                found = await peer.ask(software if version >= 3 else ApiVersionsRequest(), version, ApiVersionsResponse)
-                assert {each.api_key: range(each.min_version, each.max_version + 1) for each in found.api_keys} == (
-                    OWN.listed
-                )
-            unknown = bytearray(bytes(write_request(software, 4, correlation_id=9, client_id="me")))
-            unknown[7] = 77
-            header, response = read_response((await peer.exchange(bytes(unknown)))[4:], APIS[18], 0)
-            assert isinstance(response, ApiVersionsResponse)
-            assert (header.correlation_id, response.error_code) == (9, 35)
-            assert [(each.api_key, each.max_version) for each in response.api_keys] == [(18, 4)]
-            bad = ApiVersionsRequest(client_software_name="-", client_software_version="")
-            assert (await peer.ask(bad, 3, ApiVersionsResponse)).error_code == 42
-            peer.close()
-
-    run(work())
+async def test_api_versions_is_answered_in_every_version_and_in_an_unknown_one(folder: Path) -> None:
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        software = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+        for version in range(5):
+            found = await peer.ask(software if version >= 3 else ApiVersionsRequest(), version, ApiVersionsResponse)
+            assert {each.api_key: range(each.min_version, each.max_version + 1) for each in found.api_keys} == (
+                OWN.listed
+            )
+        unknown = bytearray(bytes(write_request(software, 4, correlation_id=9, client_id="me")))
+        unknown[7] = 77
+        header, response = read_response((await peer.exchange(bytes(unknown)))[4:], APIS[18], 0)
+        assert isinstance(response, ApiVersionsResponse)
+        assert (header.correlation_id, response.error_code) == (9, 35)
+        assert [(each.api_key, each.max_version) for each in response.api_keys] == [(18, 4)]
+        bad = ApiVersionsRequest(client_software_name="-", client_software_version="")
+        assert (await peer.ask(bad, 3, ApiVersionsResponse)).error_code == 42
+        peer.close()
 
 
 @pytest.mark.parametrize("make", [lambda size: b"\x00" * (size // 2), lambda _: b""])
-def test_a_half_frame_and_a_vanished_client_leave_nothing_behind(make: Callable[[int], bytes], folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            await broker.topics.create("topic")
-            gone, good = await Peer.of(broker), await Peer.of(broker)
-            await gone.stream.write([(1 << 20).to_bytes(4, "big") + make(1 << 20)])
-            gone.close()
-            assert (await produce(good)).base_offset == 0
-            good.close()
+async def test_a_half_frame_and_a_vanished_client_leave_nothing_behind(
+    make: Callable[[int], bytes], folder: Path
+) -> None:
+    async with Running(folder) as broker:
+        await broker.topics.create("topic")
+        gone, good = await Peer.of(broker), await Peer.of(broker)
+        await gone.stream.write([(1 << 20).to_bytes(4, "big") + make(1 << 20)])
+        gone.close()
+        assert (await produce(good)).base_offset == 0
+        good.close()
 
-    run(work())
 
-
-def test_a_produce_that_cannot_be_acknowledged_or_may_not_be_sent_is_refused(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            await broker.topics.create("topic", configs={"min.insync.replicas": "2"})
-            await broker.topics.create("__consumer_offsets", 1)
-            peer = await Peer.of(broker)
-            assert (await produce(peer, acks=-1)).error_code == 19
-            assert (await produce(peer, acks=1)).error_code == 0
-            refused = await produce(peer, acks=2, version=8)
-            assert (refused.error_code, refused.base_offset, refused.error_message) == (
-                21,
-                -1,
-                "acks 2: expected -1, 0 or 1",
-            )
-            assert (await produce(peer, "__consumer_offsets")).error_code == 17
-            assert broker.replicas.partition("topic", 0).log.log_end_offset == 3
-            peer.close()
-
-    run(work())
+async def test_a_produce_that_cannot_be_acknowledged_or_may_not_be_sent_is_refused(folder: Path) -> None:
+    async with Running(folder) as broker:
+        await broker.topics.create("topic", configs={"min.insync.replicas": "2"})
+        await broker.topics.create("__consumer_offsets", 1)
+        peer = await Peer.of(broker)
+        assert (await produce(peer, acks=-1)).error_code == 19
+        assert (await produce(peer, acks=1)).error_code == 0
+        refused = await produce(peer, acks=2, version=8)
+        assert (refused.error_code, refused.base_offset, refused.error_message) == (
+            21,
+            -1,
+            "acks 2: expected -1, 0 or 1",
+        )
+        assert (await produce(peer, "__consumer_offsets")).error_code == 17
+        assert broker.replicas.partition("topic", 0).log.log_end_offset == 3
+        peer.close()

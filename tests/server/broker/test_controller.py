@@ -13,15 +13,15 @@ from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
 from magicbyte.server.stores.znodes import layout
-from server.broker.controlled import ControlledCluster, controlled, partitions, until
+from server.broker.controlled import controlled, partitions, until
 
 T0 = TopicPartition("t", 0)
 PROTOCOLS = [(0, 8, 2), (0, 9, 0), (0, 10, 0), (0, 10, 2), (0, 11, 0), (1, 0), (2, 2), (2, 4), (2, 6), (2, 8)]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_new_topic_gets_leaders_and_brokers_learn_of_it(protocol: tuple[int, ...]) -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_new_topic_gets_leaders_and_brokers_learn_of_it(protocol: tuple[int, ...]) -> None:
+    async with controlled(protocol=protocol) as cluster:
         cluster.register(1, 2, 3)
         controller = await cluster.control(1)
         assert (controller.controller_id, controller.epoch, controller.is_active) == (1, 1, True)
@@ -35,11 +35,9 @@ def test_a_new_topic_gets_leaders_and_brokers_learn_of_it(protocol: tuple[int, .
         assert cluster.brokers[1].roles[T0].leader == 1
         assert (cluster.topic("t").topic_id is not None) == (protocol >= (2, 8))
 
-    controlled(go, protocol=protocol)
 
-
-def test_a_broker_gets_the_brokers_before_the_leaders() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_broker_gets_the_brokers_before_the_leaders() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [1, 2])
         await cluster.control(1)
@@ -52,11 +50,9 @@ def test_a_broker_gets_the_brokers_before_the_leaders() -> None:
         assert isinstance(cluster.brokers[3].requests[0], UpdateMetadataRequest)
         assert all(each.most_at_once == 1 for each in cluster.brokers.values())
 
-    controlled(go)
 
-
-def test_the_leader_dies_and_comes_back() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_the_leader_dies_and_comes_back() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3)
         cluster.create_topic("t", [2, 3])
         await cluster.control(1)
@@ -75,11 +71,9 @@ def test_the_leader_dies_and_comes_back() -> None:
         assert cluster.state("t") == PartitionState(2, 2, (3, 2), 1)
         await until(lambda: cluster.view.exists(layout.PREFERRED_ELECTION) is None)
 
-    controlled(go)
 
-
-def test_a_topic_grows_and_is_deleted() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_topic_grows_and_is_deleted() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         await cluster.control(1)
         cluster.create_topic("t", [1, 2])
@@ -99,11 +93,9 @@ def test_a_topic_grows_and_is_deleted() -> None:
         await until(lambda: cluster.brokers[2].roles)
         assert cluster.state("t") == PartitionState(2, 0, (2,), 1)
 
-    controlled(go)
 
-
-def test_a_topic_that_is_recreated_as_soon_as_its_name_is_free_stays() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_topic_that_is_recreated_as_soon_as_its_name_is_free_stays() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         await cluster.control(1)
         cluster.create_topic("t", [1, 2])
@@ -115,11 +107,9 @@ def test_a_topic_that_is_recreated_as_soon_as_its_name_is_free_stays() -> None:
         assert cluster.state("t") == PartitionState(2, 0, (2,), 1)
         assert cluster.topic("t").replicas == {0: [2]}
 
-    controlled(go)
 
-
-def test_the_next_controller_takes_over_and_the_one_before_tells_nothing_more() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_the_next_controller_takes_over_and_the_one_before_tells_nothing_more() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [1, 2])
         first, second = await cluster.control(1), await cluster.control(2)
@@ -136,11 +126,9 @@ def test_the_next_controller_takes_over_and_the_one_before_tells_nothing_more() 
         told = [each.controller_epoch for each in cluster.brokers[1].requests]  # type: ignore[attr-defined]
         assert told == sorted(told)
 
-    controlled(go)
 
-
-def test_a_controller_that_does_not_know_that_it_was_deposed_writes_nothing() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_controller_that_does_not_know_that_it_was_deposed_writes_nothing() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         controller = await cluster.control(1)
         await controller.reassignments()
@@ -151,11 +139,9 @@ def test_a_controller_that_does_not_know_that_it_was_deposed_writes_nothing() ->
         state = cluster.state("t")
         assert state is None or state.controller_epoch == 9
 
-    controlled(go)
 
-
-def test_a_session_expires_and_the_next_one_continues() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_session_expires_and_the_next_one_continues() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         controller = await cluster.control(1)
         cluster.tree.expire_session(cluster.controller_sessions[0])
@@ -166,11 +152,9 @@ def test_a_session_expires_and_the_next_one_continues() -> None:
         assert (controller.is_active, controller.epoch) == (True, 2)
         await until(lambda: T0 in cluster.brokers[2].roles)
 
-    controlled(go)
 
-
-def test_a_connection_to_the_tree_that_is_lost_is_waited_for() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_connection_to_the_tree_that_is_lost_is_waited_for() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         await cluster.control(1)
         (session,) = cluster.controller_sessions
@@ -183,11 +167,9 @@ def test_a_connection_to_the_tree_that_is_lost_is_waited_for() -> None:
         assert cluster.state("t") == PartitionState(1, 0, (1, 2), 1)
         assert cluster.state("u") == PartitionState(2, 0, (2, 1), 1)
 
-    controlled(go)
 
-
-def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         await cluster.control(1)
         await until(lambda: cluster.brokers[2].requests)
@@ -200,11 +182,9 @@ def test_a_broker_that_cannot_be_reached_gets_everything_in_order_later() -> Non
         led = [each for each in cluster.brokers[2].requests if isinstance(each, LeaderAndIsrRequest)]
         assert [each.topic_states[0].topic_name for each in led] == ["t", "u"]
 
-    controlled(go)
 
-
-def test_many_topics_at_once_are_one_request_to_each_broker() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_many_topics_at_once_are_one_request_to_each_broker() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3)
         await cluster.control(1)
         await until(lambda: all(each.live == [1, 2, 3] for each in cluster.brokers.values()))
@@ -215,14 +195,12 @@ def test_many_topics_at_once_are_one_request_to_each_broker() -> None:
         await until(lambda: all(len(each.metadata) == 100 for each in cluster.brokers.values()))
         assert {key: len(each.requests) - before[key] for key, each in cluster.brokers.items()} == {1: 2, 2: 2, 3: 2}
 
-    controlled(go)
-
 
 # ---- requests
 
 
-def test_a_controlled_shutdown_moves_the_lead_away() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_controlled_shutdown_moves_the_lead_away() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [2, 1], [1, 2], [2])
         controller = await cluster.control(1)
@@ -239,11 +217,9 @@ def test_a_controlled_shutdown_moves_the_lead_away() -> None:
             PartitionState(2, 0, (2,), 1),
         ]
 
-    controlled(go)
 
-
-def test_elections_say_what_became_of_each_partition() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_elections_say_what_became_of_each_partition() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3)
         cluster.create_topic("t", [1, 2], [2, 3], [3])
         controller = await cluster.control(1)
@@ -276,11 +252,9 @@ def test_elections_say_what_became_of_each_partition() -> None:
         assert state is not None
         assert (state.leader, state.isr) == (3, (3,))
 
-    controlled(go)
 
-
-def test_an_unclean_election_follows_the_setting_of_a_topic() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_an_unclean_election_follows_the_setting_of_a_topic() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [2, 1])
         controller = await cluster.control(1)
@@ -296,11 +270,9 @@ def test_an_unclean_election_follows_the_setting_of_a_topic() -> None:
         assert cluster.state("t") == PartitionState(1, 2, (1,), 1)
         assert controller.unclean_elections == 1
 
-    controlled(go)
 
-
-def test_an_unclean_election_follows_the_setting_of_the_broker_once_it_changes() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_an_unclean_election_follows_the_setting_of_the_broker_once_it_changes() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [2, 1])
         controller = await cluster.control(1)
@@ -314,11 +286,9 @@ def test_an_unclean_election_follows_the_setting_of_the_broker_once_it_changes()
         await controller.stop()
         assert controller.unclean_elections == 1
 
-    controlled(go)
 
-
-def test_topics_stay_where_deleting_them_is_disabled() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_topics_stay_where_deleting_them_is_disabled() -> None:
+    async with controlled(settings={"delete.topic.enable": "false"}) as cluster:
         cluster.register(1)
         cluster.create_topic("t", [1])
         await cluster.control(1)
@@ -328,11 +298,9 @@ def test_topics_stay_where_deleting_them_is_disabled() -> None:
         assert cluster.view.exists(layout.topic_path("t"))
         assert not cluster.brokers[1].deleted
 
-    controlled(go, settings={"delete.topic.enable": "false"})
 
-
-def test_a_leader_changes_its_in_sync_replicas_by_the_controller() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_leader_changes_its_in_sync_replicas_by_the_controller() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3)
         cluster.create_topic("t", [1, 2])
         controller = await cluster.control(1)
@@ -356,11 +324,9 @@ def test_a_leader_changes_its_in_sync_replicas_by_the_controller() -> None:
             assert (await controller.alter_partitions(broker_id, -1, {T0: wish}))[T0].error is error, wish
         assert cluster.state("t") == PartitionState(1, 0, (1, 2), 1)
 
-    controlled(go)
 
-
-def test_the_replicas_of_a_failed_disk_do_not_lead() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_the_replicas_of_a_failed_disk_do_not_lead() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [2, 1], [2, 1])
         await cluster.control(1)
@@ -374,15 +340,13 @@ def test_the_replicas_of_a_failed_disk_do_not_lead() -> None:
         assert cluster.state("t") == PartitionState(1, 1, (1,), 1)
         assert cluster.state("t", 1) == PartitionState(2, 0, (2, 1), 1)
 
-    controlled(go)
-
 
 # ---- reassignments
 
 
 @pytest.mark.parametrize("by", ["a request", "the node of old tools"])
-def test_a_partition_moves_once_its_new_replicas_are_in_sync(by: str) -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_partition_moves_once_its_new_replicas_are_in_sync(by: str) -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3, 4)
         cluster.create_topic("t", [1, 2])
         controller = await cluster.control(1)
@@ -413,11 +377,9 @@ def test_a_partition_moves_once_its_new_replicas_are_in_sync(by: str) -> None:
         assert await controller.reassignments() == {}
         await until(lambda: cluster.view.exists(layout.REASSIGNMENTS) is None)
 
-    controlled(go)
 
-
-def test_a_reassignment_is_cancelled_and_another_one_replaces_it() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_reassignment_is_cancelled_and_another_one_replaces_it() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3, 4)
         cluster.create_topic("t", [1, 2])
         controller = await cluster.control(1)
@@ -437,11 +399,9 @@ def test_a_reassignment_is_cancelled_and_another_one_replaces_it() -> None:
             (fault,) = (await controller.reassign({T0: targets})).values()
             assert fault[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
-    controlled(go)
 
-
-def test_a_request_takes_the_place_of_a_reassignment_in_the_node_of_old_tools() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_request_takes_the_place_of_a_reassignment_in_the_node_of_old_tools() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3, 4)
         cluster.create_topic("t", [1, 2])
         controller = await cluster.control(1)
@@ -453,12 +413,12 @@ def test_a_request_takes_the_place_of_a_reassignment_in_the_node_of_old_tools() 
         await until(lambda: cluster.view.exists(layout.REASSIGNMENTS) is None)
         assert cluster.topic("t").adding == {0: [4]}
 
-    controlled(go)
-
 
 @pytest.mark.parametrize("protocol", [(0, 9), (2, 3)])
-def test_controllers_before_2_4_find_every_reassignment_in_the_node_of_old_tools(protocol: tuple[int, ...]) -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_controllers_before_2_4_find_every_reassignment_in_the_node_of_old_tools(
+    protocol: tuple[int, ...],
+) -> None:
+    async with controlled(protocol=protocol) as cluster:
         cluster.register(1, 2, 3, 4)
         cluster.create_topic("t", [1, 2])
         controller = await cluster.control(1)
@@ -473,11 +433,9 @@ def test_controllers_before_2_4_find_every_reassignment_in_the_node_of_old_tools
         await until(lambda: not cluster.topic("t").removing)
         await until(lambda: cluster.view.exists(layout.REASSIGNMENTS) is None)
 
-    controlled(go, protocol=protocol)
 
-
-def test_a_reassignment_that_only_adds_replicas_ends_too() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_reassignment_that_only_adds_replicas_ends_too() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [2])
         controller = await cluster.control(1)
@@ -490,11 +448,9 @@ def test_a_reassignment_that_only_adds_replicas_ends_too() -> None:
         assert await controller.reassignments() == {}
         assert not cluster.brokers[1].deleted
 
-    controlled(go)
 
-
-def test_the_order_of_replicas_is_changed_at_once() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_the_order_of_replicas_is_changed_at_once() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [1, 2])
         controller = await cluster.control(1)
@@ -504,11 +460,9 @@ def test_the_order_of_replicas_is_changed_at_once() -> None:
         assert cluster.state("t") == PartitionState(1, 1, (1, 2), 1)
         assert await controller.elect(ElectionType.PREFERRED, None) == {T0: ErrorCode.NONE}
 
-    controlled(go)
 
-
-def test_replicas_that_alone_are_in_sync_are_not_deleted_by_the_end_of_a_reassignment() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_replicas_that_alone_are_in_sync_are_not_deleted_by_the_end_of_a_reassignment() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [1])
         controller = await cluster.control(1)
@@ -520,11 +474,9 @@ def test_replicas_that_alone_are_in_sync_are_not_deleted_by_the_end_of_a_reassig
         assert fault[0] is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert "would be deleted" in fault[1]
 
-    controlled(go)
 
-
-def test_a_new_controller_continues_reassignments_and_deletions() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_new_controller_continues_reassignments_and_deletions() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3)
         cluster.create_topic("t", [1, 2])
         cluster.create_topic("u", [1, 3])
@@ -544,14 +496,14 @@ def test_a_new_controller_continues_reassignments_and_deletions() -> None:
         assert cluster.topic("t").replicas == {0: [3, 2]}
         assert T0 in cluster.brokers[1].deleted
 
-    controlled(go)
-
 
 # ---- balance, damage
 
 
-def test_partitions_are_given_back_to_their_preferred_leaders() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_partitions_are_given_back_to_their_preferred_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("magicbyte.server.stores.controller_term._FIRST_REBALANCE_S", 0)
+
+    async with controlled() as cluster:
         cluster.register(1, 2)
         state = layout.dump_state(PartitionState(1, 4, (1, 2), 0))
         cluster.create_topic("t", [2, 1])
@@ -559,13 +511,9 @@ def test_partitions_are_given_back_to_their_preferred_leaders() -> None:
         await cluster.control(1)
         await until(lambda: cluster.brokers[1].metadata.get(T0) == 2)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("magicbyte.server.stores.controller_term._FIRST_REBALANCE_S", 0)
-        controlled(go)
 
-
-def test_a_topic_whose_node_makes_no_sense_is_left_alone() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_topic_whose_node_makes_no_sense_is_left_alone() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.view.create(layout.topic_path("bad"), b"{")
         cluster.create_topic("t", [1, 2])
@@ -573,11 +521,9 @@ def test_a_topic_whose_node_makes_no_sense_is_left_alone() -> None:
         await until(lambda: T0 in cluster.brokers[2].roles)
         assert cluster.view.get(layout.topic_path("bad")).data == b"{"
 
-    controlled(go)
 
-
-def test_topics_without_ids_get_them_where_brokers_expect_them() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_topics_without_ids_get_them_where_brokers_expect_them() -> None:
+    async with controlled() as cluster:
         cluster.register(1)
         cluster.create_topic("t", [1])
         await cluster.control(1)
@@ -585,5 +531,3 @@ def test_topics_without_ids_get_them_where_brokers_expect_them() -> None:
         assert cluster.topic("t").topic_id == uuid.UUID(int=1)
         led = [each for each in cluster.brokers[1].requests if isinstance(each, LeaderAndIsrRequest)]
         assert led[0].topic_states[0].topic_id == uuid.UUID(int=1)
-
-    controlled(go)

@@ -88,7 +88,7 @@ async def end(cluster: ControlledCluster, each_round: Callable[[], None]) -> Non
 
 
 @pytest.mark.parametrize("is_made", [False, True], ids=["the change is not made", "the change is made"])
-def test_the_next_controller_ends_what_the_one_before_began(is_made: bool) -> None:
+async def test_the_next_controller_ends_what_the_one_before_began(is_made: bool) -> None:
     changes = [1]
 
     async def go(cluster: ControlledCluster, count: int) -> None:
@@ -112,5 +112,6 @@ def test_the_next_controller_ends_what_the_one_before_began(is_made: bool) -> No
     count = 0
     while count <= changes[0]:
         count += 1
-        controlled(lambda cluster, count=count: go(cluster, count))  # type: ignore[misc]
+        async with controlled() as cluster:
+            await go(cluster, count)
     assert count > 12, "the duties are many changes"

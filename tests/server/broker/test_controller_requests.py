@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from builders import run
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol import Message
@@ -39,7 +38,7 @@ from magicbyte.server.serving.request import ClientConnection, Request
 from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.stores.controller import ControllerService
 from magicbyte.server.stores.znodes import layout
-from server.broker.controlled import ControlledCluster, controlled, until
+from server.broker.controlled import controlled, until
 from server.broker.serving import Peer, Running
 
 T0 = TopicPartition("t", 0)
@@ -63,57 +62,53 @@ def codes(answer: AlterPartitionReassignmentsResponse | ElectLeadersResponse) ->
 # ---- a broker alone
 
 
-def test_a_broker_alone_answers_as_the_only_broker_of_a_cluster(tmp_path: Path) -> None:
-    async def go() -> None:
-        async with Running(tmp_path) as broker:
-            own = broker.node_id
-            await broker.parts.topic_changes.create("t")
-            peer = await Peer.of(broker)
-            election = ElectLeadersRequest(
-                topic_partitions=[TopicPartitions(topic=each, partitions=(0,)) for each in ("t", "gone")]
-            )
-            for version in range(3):
-                elected = await peer.ask(election, version, ElectLeadersResponse)
-                assert codes(elected) == {"t": ErrorCode.ELECTION_NOT_NEEDED, "gone": UNKNOWN}
-            elected = await peer.ask(ElectLeadersRequest(topic_partitions=None), 2, ElectLeadersResponse)
-            assert elected.replica_election_results == []
-            elected = await peer.ask(ElectLeadersRequest(election_type=7), 2, ElectLeadersResponse)
-            assert elected.error_code == ErrorCode.INVALID_REQUEST
-            for targets, code in (
-                ((own,), ErrorCode.NONE),
-                ((own, 7), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-                (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
-            ):
-                wanted = reassignment(t=targets, gone=targets)
-                moved = await peer.ask(wanted, 0, AlterPartitionReassignmentsResponse)
-                assert codes(moved) == {"t": code, "gone": UNKNOWN}
-            for wrong in ((own, 7), (own, own), (), (-1,), (own, -1)):
-                wanted = reassignment(t=wrong)
-                wanted.allow_replication_factor_change = False
-                moved = await peer.ask(wanted, 1, AlterPartitionReassignmentsResponse)
-                assert codes(moved) == {"t": ErrorCode.INVALID_REPLICA_ASSIGNMENT}, wrong
-            listed = await peer.ask(ListPartitionReassignmentsRequest(), 0, ListPartitionReassignmentsResponse)
-            assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
-            for broker_id, code in ((own, ErrorCode.NONE), (own + 1, ErrorCode.BROKER_NOT_AVAILABLE)):
-                for version in range(4):
-                    asked = ControlledShutdownRequest(broker_id=broker_id)
-                    stopped = await peer.ask(asked, version, ControlledShutdownResponse)
-                    assert (stopped.error_code, stopped.remaining_partitions) == (code, [])
-            altered = await peer.ask(AlterPartitionRequest(broker_id=7), 0, AlterPartitionResponse)
-            assert altered.error_code == ErrorCode.STALE_BROKER_EPOCH
-            unknown = await peer.ask(AllocateProducerIdsRequest(broker_id=7), 0, AllocateProducerIdsResponse)
-            assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
-            blocks = [
-                await peer.ask(AllocateProducerIdsRequest(broker_id=own), 0, AllocateProducerIdsResponse)
-                for _ in range(2)
-            ]
-            assert [(each.error_code, each.producer_id_len) for each in blocks] == [(ErrorCode.NONE, 1000)] * 2
-            assert blocks[1].producer_id_start == blocks[0].producer_id_start + 1000
-            given = await peer.ask(InitProducerIdRequest(transactional_id=None), 0, InitProducerIdResponse)
-            assert given.producer_id == blocks[1].producer_id_start + 1000  # which no block has
-            peer.close()
-
-    run(go())
+async def test_a_broker_alone_answers_as_the_only_broker_of_a_cluster(tmp_path: Path) -> None:
+    async with Running(tmp_path) as broker:
+        own = broker.node_id
+        await broker.parts.topic_changes.create("t")
+        peer = await Peer.of(broker)
+        election = ElectLeadersRequest(
+            topic_partitions=[TopicPartitions(topic=each, partitions=(0,)) for each in ("t", "gone")]
+        )
+        for version in range(3):
+            elected = await peer.ask(election, version, ElectLeadersResponse)
+            assert codes(elected) == {"t": ErrorCode.ELECTION_NOT_NEEDED, "gone": UNKNOWN}
+        elected = await peer.ask(ElectLeadersRequest(topic_partitions=None), 2, ElectLeadersResponse)
+        assert elected.replica_election_results == []
+        elected = await peer.ask(ElectLeadersRequest(election_type=7), 2, ElectLeadersResponse)
+        assert elected.error_code == ErrorCode.INVALID_REQUEST
+        for targets, code in (
+            ((own,), ErrorCode.NONE),
+            ((own, 7), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+            (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        ):
+            wanted = reassignment(t=targets, gone=targets)
+            moved = await peer.ask(wanted, 0, AlterPartitionReassignmentsResponse)
+            assert codes(moved) == {"t": code, "gone": UNKNOWN}
+        for wrong in ((own, 7), (own, own), (), (-1,), (own, -1)):
+            wanted = reassignment(t=wrong)
+            wanted.allow_replication_factor_change = False
+            moved = await peer.ask(wanted, 1, AlterPartitionReassignmentsResponse)
+            assert codes(moved) == {"t": ErrorCode.INVALID_REPLICA_ASSIGNMENT}, wrong
+        listed = await peer.ask(ListPartitionReassignmentsRequest(), 0, ListPartitionReassignmentsResponse)
+        assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
+        for broker_id, code in ((own, ErrorCode.NONE), (own + 1, ErrorCode.BROKER_NOT_AVAILABLE)):
+            for version in range(4):
+                asked = ControlledShutdownRequest(broker_id=broker_id)
+                stopped = await peer.ask(asked, version, ControlledShutdownResponse)
+                assert (stopped.error_code, stopped.remaining_partitions) == (code, [])
+        altered = await peer.ask(AlterPartitionRequest(broker_id=7), 0, AlterPartitionResponse)
+        assert altered.error_code == ErrorCode.STALE_BROKER_EPOCH
+        unknown = await peer.ask(AllocateProducerIdsRequest(broker_id=7), 0, AllocateProducerIdsResponse)
+        assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+        blocks = [
+            await peer.ask(AllocateProducerIdsRequest(broker_id=own), 0, AllocateProducerIdsResponse) for _ in range(2)
+        ]
+        assert [(each.error_code, each.producer_id_len) for each in blocks] == [(ErrorCode.NONE, 1000)] * 2
+        assert blocks[1].producer_id_start == blocks[0].producer_id_start + 1000
+        given = await peer.ask(InitProducerIdRequest(transactional_id=None), 0, InitProducerIdResponse)
+        assert given.producer_id == blocks[1].producer_id_start + 1000  # which no block has
+        peer.close()
 
 
 # ---- a candidate
@@ -130,8 +125,8 @@ async def ask(controller: ControllerService, message: Message, version: int) -> 
     return answer
 
 
-def test_a_candidate_that_is_not_elected_says_so() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_a_candidate_that_is_not_elected_says_so() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         await cluster.control(1)
         other = await cluster.control(2)
@@ -150,11 +145,9 @@ def test_a_candidate_that_is_not_elected_says_so() -> None:
                 answer = await ask(other, election, 1)
             assert answer.error_code == ErrorCode.NOT_CONTROLLER  # type: ignore[attr-defined] # all of them have one
 
-    controlled(go)
 
-
-def test_the_controller_does_what_it_is_asked_for() -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_the_controller_does_what_it_is_asked_for() -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2, 3)
         cluster.create_topic("t", [1, 2])
         controller = await cluster.control(1)
@@ -187,12 +180,10 @@ def test_the_controller_does_what_it_is_asked_for() -> None:
         assert isinstance(stopped, ControlledShutdownResponse)
         assert stopped.error_code == ErrorCode.STALE_BROKER_EPOCH
 
-    controlled(go)
-
 
 @pytest.mark.parametrize("kind", [0, 1])
-def test_elections_are_answered_by_partition(kind: int) -> None:
-    async def go(cluster: ControlledCluster) -> None:
+async def test_elections_are_answered_by_partition(kind: int) -> None:
+    async with controlled() as cluster:
         cluster.register(1, 2)
         cluster.create_topic("t", [1, 2])
         controller = await cluster.control(1)
@@ -202,5 +193,3 @@ def test_elections_are_answered_by_partition(kind: int) -> None:
         assert isinstance(answer, ElectLeadersResponse)
         (result,) = answer.replica_election_results[0].partition_result
         assert (result.error_code, result.error_message) == (84, "the partition has that leader")
-
-    controlled(go)

@@ -105,72 +105,60 @@ def test_ten_thousand_topics_or_partitions_or_groups_are_within_all_bounds() -> 
 
 
 @pytest.mark.parametrize("key", sorted(SERVED))
-def test_a_frame_larger_than_its_api_may_send_is_refused_when_its_head_is_there(key: int, folder: Path) -> None:
+async def test_a_frame_larger_than_its_api_may_send_is_refused_when_its_head_is_there(key: int, folder: Path) -> None:
     most = SERVED[key].most_bytes
     if most is None:
         return
 
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            head = key.to_bytes(2, "big") + SERVED[key].versions[-1].to_bytes(2, "big")
-            assert await peer.exchange((most + 1).to_bytes(4, "big") + head) == CLOSED
-            assert broker.runtime.memory.peak == 0
-            peer.close()
-
-    run(work())
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        head = key.to_bytes(2, "big") + SERVED[key].versions[-1].to_bytes(2, "big")
+        assert await peer.exchange((most + 1).to_bytes(4, "big") + head) == CLOSED
+        assert broker.runtime.memory.peak == 0
+        peer.close()
 
 
-def test_an_api_that_is_not_served_may_not_send_megabytes(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            assert await peer.exchange((1 << 20).to_bytes(4, "big") + b"\x00\x28\x00\x00") == CLOSED
-            peer.close()
-
-    run(work())
+async def test_an_api_that_is_not_served_may_not_send_megabytes(folder: Path) -> None:
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        assert await peer.exchange((1 << 20).to_bytes(4, "big") + b"\x00\x28\x00\x00") == CLOSED
+        peer.close()
 
 
-def test_ten_million_tags_of_api_versions_are_not_read(folder: Path) -> None:
+async def test_ten_million_tags_of_api_versions_are_not_read(folder: Path) -> None:
     message = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     body = message.encode(3)[:-1] + b"\xff\xff\xff\x04" + bytes(60_000)
     header = RequestHeader(request_api_key=18, request_api_version=3, client_id="x").encode(2)
     frame = header + body
 
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            tracemalloc.start()
-            try:
-                assert await peer.exchange(len(frame).to_bytes(4, "big") + frame) == CLOSED
-                assert tracemalloc.get_traced_memory()[1] < 2_000_000
-            finally:
-                tracemalloc.stop()
-            peer.close()
-
-    run(work())
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        tracemalloc.start()
+        try:
+            assert await peer.exchange(len(frame).to_bytes(4, "big") + frame) == CLOSED
+            assert tracemalloc.get_traced_memory()[1] < 2_000_000
+        finally:
+            tracemalloc.stop()
+        peer.close()
 
 
-def test_tags_of_a_header_are_read_up_to_forty_kilobytes_of_it(folder: Path) -> None:
+async def test_tags_of_a_header_are_read_up_to_forty_kilobytes_of_it(folder: Path) -> None:
     out = Writer()
     tags = tuple((at, b"") for at in range(500_000))
     RequestHeader(request_api_key=0, request_api_version=9, client_id="x", unknown_tags=tags).write(out, 2)
     frame = bytes(out)
     assert len(frame) > 1 << 20
 
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            await broker.runtime.load_numpy()
-            tracemalloc.start()
-            try:
-                assert await peer.exchange(len(frame).to_bytes(4, "big") + frame) == CLOSED
-                assert tracemalloc.get_traced_memory()[1] < len(frame) + (8 << 20)
-            finally:
-                tracemalloc.stop()
-            peer.close()
-
-    run(work())
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        await broker.runtime.load_numpy()
+        tracemalloc.start()
+        try:
+            assert await peer.exchange(len(frame).to_bytes(4, "big") + frame) == CLOSED
+            assert tracemalloc.get_traced_memory()[1] < len(frame) + (8 << 20)
+        finally:
+            tracemalloc.stop()
+        peer.close()
 
 
 # ---- other clients meanwhile
@@ -222,30 +210,29 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_every_api_gives_the_loop_back_while_it_answers_much(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_api_gives_the_loop_back_while_it_answers_much(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = Seen(monkeypatch)
 
-    async def work() -> None:
-        async with Running(folder, NO_NEW_TOPICS) as broker:
-            await broker.groups.ensure_topic()
-            for case in CASES:
-                if SERVED[case.key].most_elements < COUNT * 10 or case.path[-1] == TAGS:
-                    continue
-                peer = await Peer.of(broker)
-                seen.threads.clear()
-                seen.steps.clear()
-                async with asyncio.timeout(120):
-                    answer = await peer.exchange(framed(case.make(COUNT, 1), case.version))
-                assert answer != CLOSED, str(case)
-                assert seen.threads == {"messages"}, str(case)
-                named = ".".join((APIS[case.key].name, *case.path))
-                if named not in OF_ONE_THING and APIS[case.key].name not in OF_THE_CONTROLLER:
-                    assert sum(seen.steps) >= COUNT * 3 // 4, f"{case}: {sum(seen.steps)} steps"
-                    assert max(seen.steps) <= SMALL_STEPS * 2, f"{case}: {max(seen.steps)} steps at once"
-                peer.close()
-            assert broker.runtime.memory.used == 0
-
-    run(work())
+    async with Running(folder, NO_NEW_TOPICS) as broker:
+        await broker.groups.ensure_topic()
+        for case in CASES:
+            if SERVED[case.key].most_elements < COUNT * 10 or case.path[-1] == TAGS:
+                continue
+            peer = await Peer.of(broker)
+            seen.threads.clear()
+            seen.steps.clear()
+            async with asyncio.timeout(120):
+                answer = await peer.exchange(framed(case.make(COUNT, 1), case.version))
+            assert answer != CLOSED, str(case)
+            assert seen.threads == {"messages"}, str(case)
+            named = ".".join((APIS[case.key].name, *case.path))
+            if named not in OF_ONE_THING and APIS[case.key].name not in OF_THE_CONTROLLER:
+                assert sum(seen.steps) >= COUNT * 3 // 4, f"{case}: {sum(seen.steps)} steps"
+                assert max(seen.steps) <= SMALL_STEPS * 2, f"{case}: {max(seen.steps)} steps at once"
+            peer.close()
+        assert broker.runtime.memory.used == 0
 
 
 OF_ONE_THING = {  # nothing is done for each of these: they are looked at by a few loops over names, or in a thread
@@ -299,111 +286,96 @@ def test_one_topic_described_thousands_of_times_is_described_once(
     assert described == ["topic"]
 
 
-def test_settings_that_topics_have_alike_are_one_object_in_an_answer(folder: Path) -> None:
+async def test_settings_that_topics_have_alike_are_one_object_in_an_answer(folder: Path) -> None:
     asked = [
         DescribeConfigsResource(resource_type=2, resource_name=f"t{at}", configuration_keys=None) for at in range(9)
     ]
 
-    async def work() -> None:
-        from magicbyte.server.apis.admin_configs import describe_configs
-        from magicbyte.server.serving.request import ClientConnection, Request
+    from magicbyte.server.apis.admin_configs import describe_configs
+    from magicbyte.server.serving.request import ClientConnection, Request
 
-        async with Running(folder) as broker:
-            for at in range(9):
-                await broker.topics.create(f"t{at}", configs={"retention.ms": "5"} if at == 3 else None)
-            connection = ClientConnection("", "", broker.config.listeners[0])
-            found = await describe_configs(
-                broker.parts,
-                Request(DescribeConfigsRequest(resources=asked), 4, None, connection),
-            )
-            rows = {id(row) for each in found.results for row in each.configs}
-            assert len(rows) == len(found.results[0].configs) + 1
-
-    run(work())
+    async with Running(folder) as broker:
+        for at in range(9):
+            await broker.topics.create(f"t{at}", configs={"retention.ms": "5"} if at == 3 else None)
+        connection = ClientConnection("", "", broker.config.listeners[0])
+        found = await describe_configs(
+            broker.parts,
+            Request(DescribeConfigsRequest(resources=asked), 4, None, connection),
+        )
+        rows = {id(row) for each in found.results for row in each.configs}
+        assert len(rows) == len(found.results[0].configs) + 1
 
 
-def test_what_is_asked_twice_is_looked_up_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        async with Running(folder, NO_NEW_TOPICS) as broker:
-            await broker.topics.create("topic", 2)
-            await broker.groups.ensure_topic()
-            searched: list[int] = []
-            monkeypatch.setattr(
-                offsets,
-                "offset_for_timestamp",
-                lambda log, at: searched.append(at) or lookups.offset_for_timestamp(log, at),
-            )
-            parts = [ListOffsetsPartition(partition_index=1, timestamp=5)] * 3000
-            topics = [ListOffsetsTopic(name="topic", partitions=parts)]
-            answer = await _ask(broker, ListOffsetsRequest(replica_id=-1, topics=topics), 5, ListOffsetsResponse)
-            assert len(answer.topics[0].partitions) == 3000
-            assert searched == [5]
-            named = [MetadataRequestTopic(name="topic")] * 3000
-            told = await _ask(broker, MetadataRequest(topics=named), 9, MetadataResponse)
-            assert [each.name for each in told.topics] == ["topic"]
-            keys = ["group"] * 3000 + ["other"]
-            found = await _ask(broker, FindCoordinatorRequest(coordinator_keys=keys), 4, FindCoordinatorResponse)
-            assert [each.key for each in found.coordinators] == ["group", "other"]
-            same = [FetchPartition(partition=1, partition_max_bytes=1)] * 900
-            asked = FetchRequest(topics=[FetchTopic(topic="topic", partitions=same)])
-            fetched = await _ask(broker, asked, 11, FetchResponse)
-            assert [len(each.partitions) for each in fetched.responses] == [1]
-
-    run(work())
+async def test_what_is_asked_twice_is_looked_up_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Running(folder, NO_NEW_TOPICS) as broker:
+        await broker.topics.create("topic", 2)
+        await broker.groups.ensure_topic()
+        searched: list[int] = []
+        monkeypatch.setattr(
+            offsets,
+            "offset_for_timestamp",
+            lambda log, at: searched.append(at) or lookups.offset_for_timestamp(log, at),
+        )
+        parts = [ListOffsetsPartition(partition_index=1, timestamp=5)] * 3000
+        topics = [ListOffsetsTopic(name="topic", partitions=parts)]
+        answer = await _ask(broker, ListOffsetsRequest(replica_id=-1, topics=topics), 5, ListOffsetsResponse)
+        assert len(answer.topics[0].partitions) == 3000
+        assert searched == [5]
+        named = [MetadataRequestTopic(name="topic")] * 3000
+        told = await _ask(broker, MetadataRequest(topics=named), 9, MetadataResponse)
+        assert [each.name for each in told.topics] == ["topic"]
+        keys = ["group"] * 3000 + ["other"]
+        found = await _ask(broker, FindCoordinatorRequest(coordinator_keys=keys), 4, FindCoordinatorResponse)
+        assert [each.key for each in found.coordinators] == ["group", "other"]
+        same = [FetchPartition(partition=1, partition_max_bytes=1)] * 900
+        asked = FetchRequest(topics=[FetchTopic(topic="topic", partitions=same)])
+        fetched = await _ask(broker, asked, 11, FetchResponse)
+        assert [len(each.partitions) for each in fetched.responses] == [1]
 
 
 @pytest.mark.parametrize("count", [FEW_ELEMENTS // 2, 3 * FEW_ELEMENTS])
-def test_offsets_are_committed_and_told_alike_in_one_piece_and_in_many(count: int, folder: Path) -> None:
+async def test_offsets_are_committed_and_told_alike_in_one_piece_and_in_many(count: int, folder: Path) -> None:
     def partitions(names: range) -> list[OffsetCommitRequestPartition]:
         return [OffsetCommitRequestPartition(partition_index=each % 7, committed_offset=each) for each in names]
 
-    async def work() -> None:
-        async with Running(folder, NO_NEW_TOPICS) as broker:
-            for name in ("one", "two"):
-                await broker.topics.create(name, 5)
-            await broker.groups.ensure_topic()
-            half = count // 2
-            topics = [
-                OffsetCommitRequestTopic(name="one", partitions=partitions(range(half))),
-                OffsetCommitRequestTopic(name="two", partitions=partitions(range(half, count))),
-            ]
-            request = OffsetCommitRequest(group_id="group", topics=topics)
-            done = await _ask(broker, request, 6, OffsetCommitResponse)
-            assert [(each.name, len(each.partitions)) for each in done.topics] == [("one", half), ("two", count - half)]
-            for topic in done.topics:
-                for each in topic.partitions:
-                    assert each.error_code == (3 if each.partition_index >= 5 else 0)
-            expected = {
-                (name, index): max(each for each in which if each % 7 == index)
-                for name, which in (("one", range(half)), ("two", range(half, count)))
-                for index in range(5)
-            }
-            wanted = [
-                OffsetFetchRequestTopic(name=name, partition_indexes=tuple(range(5)) * 3) for name in ("one", "two")
-            ]
-            many = [OffsetFetchRequestTopic(name="none", partition_indexes=tuple(range(count)))]
-            told = await _ask(
-                broker, OffsetFetchRequest(group_id="group", topics=many + wanted), 7, OffsetFetchResponse
-            )
-            assert [each.name for each in told.topics] == ["none", "one", "two"]
-            assert _offsets(told.topics[1:]) == expected
-            asked = [
-                OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in wanted
-            ]
-            groups = [OffsetFetchRequestGroup(group_id=f"g{at}", topics=asked[:1]) for at in range(count // 20)]
-            groups.append(OffsetFetchRequestGroup(group_id="group", topics=asked))
-            of_many = await _ask(broker, OffsetFetchRequest(groups=groups), 8, OffsetFetchResponse)
-            assert [each.group_id for each in of_many.groups] == [each.group_id for each in groups]
-            assert _offsets(of_many.groups[-1].topics) == expected
-
-    run(work())
+    async with Running(folder, NO_NEW_TOPICS) as broker:
+        for name in ("one", "two"):
+            await broker.topics.create(name, 5)
+        await broker.groups.ensure_topic()
+        half = count // 2
+        topics = [
+            OffsetCommitRequestTopic(name="one", partitions=partitions(range(half))),
+            OffsetCommitRequestTopic(name="two", partitions=partitions(range(half, count))),
+        ]
+        request = OffsetCommitRequest(group_id="group", topics=topics)
+        done = await _ask(broker, request, 6, OffsetCommitResponse)
+        assert [(each.name, len(each.partitions)) for each in done.topics] == [("one", half), ("two", count - half)]
+        for topic in done.topics:
+            for each in topic.partitions:
+                assert each.error_code == (3 if each.partition_index >= 5 else 0)
+        expected = {
+            (name, index): max(each for each in which if each % 7 == index)
+            for name, which in (("one", range(half)), ("two", range(half, count)))
+            for index in range(5)
+        }
+        wanted = [OffsetFetchRequestTopic(name=name, partition_indexes=tuple(range(5)) * 3) for name in ("one", "two")]
+        many = [OffsetFetchRequestTopic(name="none", partition_indexes=tuple(range(count)))]
+        told = await _ask(broker, OffsetFetchRequest(group_id="group", topics=many + wanted), 7, OffsetFetchResponse)
+        assert [each.name for each in told.topics] == ["none", "one", "two"]
+        assert _offsets(told.topics[1:]) == expected
+        asked = [OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes) for each in wanted]
+        groups = [OffsetFetchRequestGroup(group_id=f"g{at}", topics=asked[:1]) for at in range(count // 20)]
+        groups.append(OffsetFetchRequestGroup(group_id="group", topics=asked))
+        of_many = await _ask(broker, OffsetFetchRequest(groups=groups), 8, OffsetFetchResponse)
+        assert [each.group_id for each in of_many.groups] == [each.group_id for each in groups]
+        assert _offsets(of_many.groups[-1].topics) == expected
 
 
 def _offsets(topics: Any) -> dict[tuple[str, int], int]:
     return {(topic.name, each.partition_index): each.committed_offset for topic in topics for each in topic.partitions}
 
 
-def test_another_client_is_answered_while_a_large_request_waits_for_its_reading(
+async def test_another_client_is_answered_while_a_large_request_waits_for_its_reading(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, proceed = threading.Event(), threading.Event()
@@ -418,23 +390,20 @@ def test_another_client_is_answered_while_a_large_request_waits_for_its_reading(
     monkeypatch.setattr(Message, "read_within", classmethod(held))
     names = [MetadataRequestTopic(name=f"t{at}") for at in range(5000)]
 
-    async def work() -> None:
-        async with Running(folder, NO_NEW_TOPICS) as broker:
-            large = asyncio.ensure_future(_ask(broker, MetadataRequest(topics=names), 9, MetadataResponse))
-            while not reading.is_set():
-                await asyncio.sleep(0.001)
-            assert broker.runtime.memory.used >= 5000 * dispatch.ELEMENT_BYTES
-            asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-            assert (await _ask(broker, asked, 3, ApiVersionsResponse)).error_code == 0
-            proceed.set()
-            assert len((await large).topics) == 5000
-            assert broker.runtime.memory.used == 0
-            assert broker.runtime.trimming.is_due
-
-    run(work())
+    async with Running(folder, NO_NEW_TOPICS) as broker:
+        large = asyncio.ensure_future(_ask(broker, MetadataRequest(topics=names), 9, MetadataResponse))
+        while not reading.is_set():
+            await asyncio.sleep(0.001)
+        assert broker.runtime.memory.used >= 5000 * dispatch.ELEMENT_BYTES
+        asked = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+        assert (await _ask(broker, asked, 3, ApiVersionsResponse)).error_code == 0
+        proceed.set()
+        assert len((await large).topics) == 5000
+        assert broker.runtime.memory.used == 0
+        assert broker.runtime.trimming.is_due
 
 
-def test_megabytes_of_members_are_written_in_a_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_megabytes_of_members_are_written_in_a_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch)
     settings = {"group.initial.rebalance.delay.ms": "0"}
     protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(4 << 20))
@@ -443,11 +412,8 @@ def test_megabytes_of_members_are_written_in_a_thread(folder: Path, monkeypatch:
         protocols=[protocol],
     )  # fmt: skip
 
-    async def work() -> None:
-        async with Running(folder, settings) as broker:
-            await broker.groups.ensure_topic()
-            joined = await _ask(broker, request, 3, JoinGroupResponse)
-            assert [each.metadata for each in joined.members] == [bytes(4 << 20)]
-            assert seen.written == {"messages"}
-
-    run(work())
+    async with Running(folder, settings) as broker:
+        await broker.groups.ensure_topic()
+        joined = await _ask(broker, request, 3, JoinGroupResponse)
+        assert [each.metadata for each in joined.members] == [bytes(4 << 20)]
+        assert seen.written == {"messages"}

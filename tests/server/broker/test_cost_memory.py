@@ -111,7 +111,7 @@ async def produce(peer: Peer, partition: int, records: bytes) -> int:
     return answer.responses[0].partition_responses[0].error_code
 
 
-def test_sets_that_decompress_to_much_wait_for_each_other_and_small_ones_for_none(
+async def test_sets_that_decompress_to_much_wait_for_each_other_and_small_ones_for_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     large, small = Together(), Together()
@@ -122,23 +122,20 @@ def test_sets_that_decompress_to_much_wait_for_each_other_and_small_ones_for_non
 
     monkeypatch.setattr(appends, "prepare", prepare)
 
-    async def work() -> None:
-        async with Running(folder, SETTINGS) as broker:
-            await broker.topics.create("topic", PARTITIONS)
-            peers = [await Peer.of(broker) for _ in range(PARTITIONS)]
-            one = bomb(KEPT_SCRATCH + 1000)
-            codes = await asyncio.gather(*[produce(each, at, one) for at, each in enumerate(peers)])
-            assert codes == [ErrorCode.NONE] * PARTITIONS
-            assert (large.most, large.calls) == (1, PARTITIONS)
-            assert broker.runtime.memory.peak == DECOMPRESSED_TIMES * MOST
-            assert await produce(peers[0], 0, bomb(KEPT_SCRATCH - 1000)) == ErrorCode.NONE
-            assert large.calls == PARTITIONS
-            assert await produce(peers[0], 0, bomb(MOST + 1)) == ErrorCode.MESSAGE_TOO_LARGE
-            assert broker.runtime.memory.used == 0
-            for each in peers:
-                each.close()
-
-    run(work())
+    async with Running(folder, SETTINGS) as broker:
+        await broker.topics.create("topic", PARTITIONS)
+        peers = [await Peer.of(broker) for _ in range(PARTITIONS)]
+        one = bomb(KEPT_SCRATCH + 1000)
+        codes = await asyncio.gather(*[produce(each, at, one) for at, each in enumerate(peers)])
+        assert codes == [ErrorCode.NONE] * PARTITIONS
+        assert (large.most, large.calls) == (1, PARTITIONS)
+        assert broker.runtime.memory.peak == DECOMPRESSED_TIMES * MOST
+        assert await produce(peers[0], 0, bomb(KEPT_SCRATCH - 1000)) == ErrorCode.NONE
+        assert large.calls == PARTITIONS
+        assert await produce(peers[0], 0, bomb(MOST + 1)) == ErrorCode.MESSAGE_TOO_LARGE
+        assert broker.runtime.memory.used == 0
+        for each in peers:
+            each.close()
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4])
@@ -156,36 +153,30 @@ def test_a_set_that_is_written_in_another_format_takes_no_more_memory_than_is_co
 
 
 @pytest.mark.parametrize(("mode", "counted"), [("trust", DECOMPRESSED_TIMES * MOST), ("unchanged", OPENED_BYTES)])
-def test_a_wrapper_that_is_opened_for_its_offsets_alone_counts(mode: str, counted: int, folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder, {**SETTINGS, "enriched.append.mode": "trust"}) as broker:
-            await broker.topics.create("topic", configs={"message.format.version": "enriched"})
-            partition = await broker.replicas.opened("topic", 0)
-            rules = broker.topics.known("topic").config.append if mode == "trust" else None
-            for offset, size, peak in ((0, KEPT_SCRATCH - 1000, 0), (1, KEPT_SCRATCH + 1000, counted)):
-                new = NewSet(partition, enriched_bomb(size, offset), rules, 2, dialect=Dialect.ENRICHED)
-                assert (await broker.appends.append(new)).last_offset == offset
-                assert (broker.runtime.memory.peak, broker.runtime.memory.used) == (peak, 0)
-
-    run(work())
+async def test_a_wrapper_that_is_opened_for_its_offsets_alone_counts(mode: str, counted: int, folder: Path) -> None:
+    async with Running(folder, {**SETTINGS, "enriched.append.mode": "trust"}) as broker:
+        await broker.topics.create("topic", configs={"message.format.version": "enriched"})
+        partition = await broker.replicas.opened("topic", 0)
+        rules = broker.topics.known("topic").config.append if mode == "trust" else None
+        for offset, size, peak in ((0, KEPT_SCRATCH - 1000, 0), (1, KEPT_SCRATCH + 1000, counted)):
+            new = NewSet(partition, enriched_bomb(size, offset), rules, 2, dialect=Dialect.ENRICHED)
+            assert (await broker.appends.append(new)).last_offset == offset
+            assert (broker.runtime.memory.peak, broker.runtime.memory.used) == (peak, 0)
 
 
-def test_a_request_that_waits_too_long_for_memory_gets_a_retriable_error(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder, SETTINGS) as broker:
-            await broker.topics.create("topic", 1)
-            broker.runtime.memory._patience_s = 0.02
-            peer = await Peer.of(broker)
-            async with broker.runtime.memory.work(MOST):
-                assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1000)) == ErrorCode.REQUEST_TIMED_OUT
-                assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
-            assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1000)) == ErrorCode.NONE
-            peer.close()
-
-    run(work())
+async def test_a_request_that_waits_too_long_for_memory_gets_a_retriable_error(folder: Path) -> None:
+    async with Running(folder, SETTINGS) as broker:
+        await broker.topics.create("topic", 1)
+        broker.runtime.memory._patience_s = 0.02
+        peer = await Peer.of(broker)
+        async with broker.runtime.memory.work(MOST):
+            assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1000)) == ErrorCode.REQUEST_TIMED_OUT
+            assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
+        assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1000)) == ErrorCode.NONE
+        peer.close()
 
 
-def test_conversions_and_searches_by_time_take_from_the_same_memory(
+async def test_conversions_and_searches_by_time_take_from_the_same_memory(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = Together()
@@ -193,55 +184,49 @@ def test_conversions_and_searches_by_time_take_from_the_same_memory(
         conversion, "convert", lambda *a, **named: iter(together.of(lambda: list(CONVERT(*a, **named)))())
     )
 
-    async def work() -> None:
-        async with Running(folder, SETTINGS) as broker:
-            await broker.topics.create("topic", PARTITIONS)
-            peers = [await Peer.of(broker) for _ in range(PARTITIONS)]
-            for at, each in enumerate(peers):
-                assert await produce(each, at, bomb(1 << 18, Codec.LZ4)) == ErrorCode.NONE
+    async with Running(folder, SETTINGS) as broker:
+        await broker.topics.create("topic", PARTITIONS)
+        peers = [await Peer.of(broker) for _ in range(PARTITIONS)]
+        for at, each in enumerate(peers):
+            assert await produce(each, at, bomb(1 << 18, Codec.LZ4)) == ErrorCode.NONE
 
-            async def fetch(at: int, peer: Peer) -> int:
-                part = FetchPartition(partition=at, partition_max_bytes=1 << 20)
-                request = FetchRequest(topics=[FetchTopic(topic="topic", partitions=[part])])
-                answer = await peer.ask(request, 3, FetchResponse)
-                return len(bytes(answer.responses[0].partitions[0].records or b""))
+        async def fetch(at: int, peer: Peer) -> int:
+            part = FetchPartition(partition=at, partition_max_bytes=1 << 20)
+            request = FetchRequest(topics=[FetchTopic(topic="topic", partitions=[part])])
+            answer = await peer.ask(request, 3, FetchResponse)
+            return len(bytes(answer.responses[0].partitions[0].records or b""))
 
-            assert all(await asyncio.gather(*[fetch(at, each) for at, each in enumerate(peers)]))
-            assert together.calls >= PARTITIONS
-            assert together.most == 1
-            assert broker.runtime.memory.peak == MOST
+        assert all(await asyncio.gather(*[fetch(at, each) for at, each in enumerate(peers)]))
+        assert together.calls >= PARTITIONS
+        assert together.most == 1
+        assert broker.runtime.memory.peak == MOST
 
-            broker.runtime.memory._patience_s = 0.02
-            part = ListOffsetsPartition(partition_index=0, timestamp=5)
-            asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="topic", partitions=[part])])
-            async with broker.runtime.memory.work(MOST):
-                refused = await peers[0].ask(asked, 5, ListOffsetsResponse)
-                assert refused.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-            found = await peers[0].ask(asked, 5, ListOffsetsResponse)
-            assert found.topics[0].partitions[0].offset == 0
-            for each in peers:
-                each.close()
-
-    run(work())
+        broker.runtime.memory._patience_s = 0.02
+        part = ListOffsetsPartition(partition_index=0, timestamp=5)
+        asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="topic", partitions=[part])])
+        async with broker.runtime.memory.work(MOST):
+            refused = await peers[0].ask(asked, 5, ListOffsetsResponse)
+            assert refused.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        found = await peers[0].ask(asked, 5, ListOffsetsResponse)
+        assert found.topics[0].partitions[0].offset == 0
+        for each in peers:
+            each.close()
 
 
-def test_work_on_a_message_that_takes_all_memory_itself_does_not_wait_for_it(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder, SETTINGS) as broker:
-            await broker.topics.create("topic", 1)
-            broker.runtime.memory._patience_s = 0.02
-            peer = await Peer.of(broker)
-            assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
-            parts = [ListOffsetsPartition(partition_index=0, timestamp=5)]
-            parts += [ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(1, 3000)]
-            asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="topic", partitions=parts)])
-            answer = await peer.ask(asked, 5, ListOffsetsResponse)
-            assert broker.runtime.memory.peak > MOST
-            first = answer.topics[0].partitions[0]
-            assert (first.error_code, first.offset) == (ErrorCode.NONE, 0)
-            peer.close()
-
-    run(work())
+async def test_work_on_a_message_that_takes_all_memory_itself_does_not_wait_for_it(folder: Path) -> None:
+    async with Running(folder, SETTINGS) as broker:
+        await broker.topics.create("topic", 1)
+        broker.runtime.memory._patience_s = 0.02
+        peer = await Peer.of(broker)
+        assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
+        parts = [ListOffsetsPartition(partition_index=0, timestamp=5)]
+        parts += [ListOffsetsPartition(partition_index=at, timestamp=-1) for at in range(1, 3000)]
+        asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="topic", partitions=parts)])
+        answer = await peer.ask(asked, 5, ListOffsetsResponse)
+        assert broker.runtime.memory.peak > MOST
+        first = answer.topics[0].partitions[0]
+        assert (first.error_code, first.offset) == (ErrorCode.NONE, 0)
+        peer.close()
 
 
 CONVERT = conversion.convert
@@ -302,29 +287,26 @@ def test_a_group_of_megabytes_is_written_as_a_record_in_a_thread(folder: Path, m
     assert threads == [(0, "MainThread"), (3, "writing")]
 
 
-def test_memory_goes_back_to_the_system_when_large_requests_are_over(
+async def test_memory_goes_back_to_the_system_when_large_requests_are_over(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trims: list[int] = []
     monkeypatch.setattr(trimming, "AFTER_S", 0.05)
     monkeypatch.setattr(trimming, "_malloc_trim", lambda: trims.append)
 
-    async def work() -> None:
-        async with Running(folder) as broker:
-            await broker.topics.create("topic", 1)
-            peer = await Peer.of(broker)
-            assert await produce(peer, 0, bomb(100_000)) == ErrorCode.NONE
-            assert not broker.runtime.trimming.is_due
-            assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1)) == ErrorCode.NONE
-            while not trims:
-                await asyncio.sleep(0.01)
-            trims.clear()
-            assert await produce(peer, 0, bytes(1 << 20)) != ErrorCode.NONE
-            while not trims:
-                await asyncio.sleep(0.01)
-            peer.close()
-
-    run(work())
+    async with Running(folder) as broker:
+        await broker.topics.create("topic", 1)
+        peer = await Peer.of(broker)
+        assert await produce(peer, 0, bomb(100_000)) == ErrorCode.NONE
+        assert not broker.runtime.trimming.is_due
+        assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1)) == ErrorCode.NONE
+        while not trims:
+            await asyncio.sleep(0.01)
+        trims.clear()
+        assert await produce(peer, 0, bytes(1 << 20)) != ErrorCode.NONE
+        while not trims:
+            await asyncio.sleep(0.01)
+        peer.close()
 
 
 def test_the_c_library_is_asked_if_it_can_give_memory_back() -> None:

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from builders import run
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.admin import NewTopic, create_topic
 from magicbyte.access.client.fetch import fetch_sets
@@ -81,7 +80,7 @@ class Scarce(LocalFiles):
         return super().hold_descriptor()
 
 
-def test_without_a_descriptor_requests_get_an_error_that_passes_and_nothing_goes_offline(folder: Path) -> None:
+async def test_without_a_descriptor_requests_get_an_error_that_passes_and_nothing_goes_offline(folder: Path) -> None:
     files = Scarce()
 
     async def create(peer: Peer, name: str) -> tuple[int, str | None]:
@@ -91,40 +90,37 @@ def test_without_a_descriptor_requests_get_an_error_that_passes_and_nothing_goes
         (found,) = (await peer.ask(request, 5, CreateTopicsResponse)).topics
         return found.error_code, found.error_message
 
-    async def work() -> None:
-        given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder)}
-        broker = Broker(BrokerConfig(given), files=files)
-        await broker.start()
-        peer = await Peer.of(broker)
-        assert await create(peer, "old") == (0, None)
-        data = made(records(5), Format.V2)
-        assert (await produce(peer, "old", data, Format.V2)).error_code == 0
-        files.is_over = True
-        broker.logs.files.shrink(100)
-        broker.logs.files.close()  # another user has the descriptors that the log gave up
-        answer = await produce(peer, "old", data, Format.V2)
-        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert answer.error_message is not None
-        assert "Too many open files" in answer.error_message
-        old = await produce(peer, "old", made(records(5), Format.V1), Format.V1)
-        assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER  # what those clients know, and ask again after
-        assert (await fetch(peer, 11, asking("old", 0))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert (await fetch(peer, 3, asking("old", 0))).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        code, why = await create(peer, "new")
-        assert code == ErrorCode.KAFKA_STORAGE_ERROR
-        assert why is not None
-        assert "Too many open files" in why
-        assert broker.logs.health.error is None
-        files.is_over = False
-        assert (await produce(peer, "old", data, Format.V2)).base_offset == 5
-        assert await create(peer, "new") == (0, None)
-        assert (await produce(peer, "new", data, Format.V2)).error_code == 0
-        assert (await fetch(peer, 11, asking("old", 0))).error_code == 0
-        peer.close()
-        await broker.stop()
-        assert (folder / ".kafka_cleanshutdown").exists()
-
-    run(work())
+    given = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder)}
+    broker = Broker(BrokerConfig(given), files=files)
+    await broker.start()
+    peer = await Peer.of(broker)
+    assert await create(peer, "old") == (0, None)
+    data = made(records(5), Format.V2)
+    assert (await produce(peer, "old", data, Format.V2)).error_code == 0
+    files.is_over = True
+    broker.logs.files.shrink(100)
+    broker.logs.files.close()  # another user has the descriptors that the log gave up
+    answer = await produce(peer, "old", data, Format.V2)
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert answer.error_message is not None
+    assert "Too many open files" in answer.error_message
+    old = await produce(peer, "old", made(records(5), Format.V1), Format.V1)
+    assert old.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER  # what those clients know, and ask again after
+    assert (await fetch(peer, 11, asking("old", 0))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await fetch(peer, 3, asking("old", 0))).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    code, why = await create(peer, "new")
+    assert code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert why is not None
+    assert "Too many open files" in why
+    assert broker.logs.health.error is None
+    files.is_over = False
+    assert (await produce(peer, "old", data, Format.V2)).base_offset == 5
+    assert await create(peer, "new") == (0, None)
+    assert (await produce(peer, "new", data, Format.V2)).error_code == 0
+    assert (await fetch(peer, 11, asking("old", 0))).error_code == 0
+    peer.close()
+    await broker.stop()
+    assert (folder / ".kafka_cleanshutdown").exists()
 
 
 def open_logs() -> list[str]:
@@ -138,93 +134,85 @@ def open_logs() -> list[str]:
     return [each for each in found if re.fullmatch(r"[0-9]{20}\.log", Path(each).name)]
 
 
-def test_replicas_that_there_were_no_descriptors_for_are_led_and_followed_as_soon_as_there_are(folder: Path) -> None:
+async def test_replicas_that_there_were_no_descriptors_for_are_led_and_followed_as_soon_as_there_are(
+    folder: Path,
+) -> None:
     scarce = Scarce()
 
-    async def work() -> None:
-        async with cluster(folder, 1) as members:
-            await members.start(2, files=scarce)
-            async with Client(members.bootstrap) as client:
-                made = NewTopic("t", 2, assignments=[[1, 2], [2, 1]])
-                await until(lambda: members.brokers[1].cluster_view.broker_ids() == [1, 2])
-                scarce.is_over = True
-                members.brokers[2].logs.files.close()  # another user has the descriptors that logs gave up
-                await create_topic(client, made)
-                await until(lambda: members.brokers[2].topics.get("t") is not None)
-                await asyncio.sleep(5 * int(QUICK["replica.fetch.backoff.ms"]) / 1000)  # it is tried again meanwhile
-                assert members.replica(members.brokers[2], "t") is None
-                scarce.is_over = False
-                await until(lambda: members.isr("t", 0) == members.isr("t", 1) == {1, 2})
-                await send(client, "t", 0, records(10))
-                await send(client, "t", 1, records(10))
-                assert members.brokers[2].logs.health.error is None
-            for index in (0, 1):
-                await until(lambda index=index: members.is_settled("t", index))
-                assert len(set(members.contents("t", index).values())) == 1
-
-    run(work())
-
-
-def test_a_log_that_cannot_be_truncated_for_want_of_descriptors_is_truncated_when_there_are(folder: Path) -> None:
-    scarce = Scarce()
-
-    async def work() -> None:
-        async with cluster(folder, 1) as members:
-            follower = await members.start(2, files=scarce)
+    async with cluster(folder, 1) as members:
+        await members.start(2, files=scarce)
+        async with Client(members.bootstrap) as client:
+            made = NewTopic("t", 2, assignments=[[1, 2], [2, 1]])
             await until(lambda: members.brokers[1].cluster_view.broker_ids() == [1, 2])
-            async with Client(members.bootstrap) as client:
-                await create_topic(client, NewTopic("t", 1, assignments=[[1, 2]]))
-                await send(client, "t", 0, records(10))
-                await until(lambda: members.is_settled("t"))
-                partition = members.replica(follower, "t")
-                assert partition is not None
-                key, fetchers = TopicPartition("t", 0), follower.replicas._fetchers  # type: ignore[attr-defined]
-                fetcher = fetchers._by_key[key]
-                scarce.is_over = True
-                follower.logs.files.close()
-                await fetcher._truncate_all([Truncate(key, 5)])
-                assert partition.log.log_end_offset == 10
-                assert key not in fetcher._fetcher.partitions
-                await send(client, "t", 0, records(5), ProduceOptions(acks=1))
-                scarce.is_over = False
-                await until(lambda: members.is_settled("t"))
-            assert len(set(members.contents("t").values())) == 1
+            scarce.is_over = True
+            members.brokers[2].logs.files.close()  # another user has the descriptors that logs gave up
+            await create_topic(client, made)
+            await until(lambda: members.brokers[2].topics.get("t") is not None)
+            await asyncio.sleep(5 * int(QUICK["replica.fetch.backoff.ms"]) / 1000)  # it is tried again meanwhile
+            assert members.replica(members.brokers[2], "t") is None
+            scarce.is_over = False
+            await until(lambda: members.isr("t", 0) == members.isr("t", 1) == {1, 2})
+            await send(client, "t", 0, records(10))
+            await send(client, "t", 1, records(10))
+            assert members.brokers[2].logs.health.error is None
+        for index in (0, 1):
+            await until(lambda index=index: members.is_settled("t", index))
+            assert len(set(members.contents("t", index).values())) == 1
 
-    run(work())
+
+async def test_a_log_that_cannot_be_truncated_for_want_of_descriptors_is_truncated_when_there_are(folder: Path) -> None:
+    scarce = Scarce()
+
+    async with cluster(folder, 1) as members:
+        follower = await members.start(2, files=scarce)
+        await until(lambda: members.brokers[1].cluster_view.broker_ids() == [1, 2])
+        async with Client(members.bootstrap) as client:
+            await create_topic(client, NewTopic("t", 1, assignments=[[1, 2]]))
+            await send(client, "t", 0, records(10))
+            await until(lambda: members.is_settled("t"))
+            partition = members.replica(follower, "t")
+            assert partition is not None
+            key, fetchers = TopicPartition("t", 0), follower.replicas._fetchers  # type: ignore[attr-defined]
+            fetcher = fetchers._by_key[key]
+            scarce.is_over = True
+            follower.logs.files.close()
+            await fetcher._truncate_all([Truncate(key, 5)])
+            assert partition.log.log_end_offset == 10
+            assert key not in fetcher._fetcher.partitions
+            await send(client, "t", 0, records(5), ProduceOptions(acks=1))
+            scarce.is_over = False
+            await until(lambda: members.is_settled("t"))
+        assert len(set(members.contents("t").values())) == 1
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors are counted there")
-def test_a_fetch_that_names_a_partition_900_times_takes_one_descriptor(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            await broker.topics.create("topic")
-            for _ in range(3):
-                await produce(peer, "topic", made(records(5), Format.V2), Format.V2)
-            asked = [
-                FetchPartition(partition=0, fetch_offset=offset % 15, partition_max_bytes=1 << 20)
-                for offset in range(900)
-            ]
-            message = FetchRequest(
-                max_wait_ms=0, min_bytes=1, max_bytes=1 << 30, topics=[FetchTopic(topic="topic", partitions=asked)]
-            )
-            connection = ClientConnection("127.0.0.1", "127.0.0.1:1", broker.config.listeners[0])
-            before = open_logs()
-            response = await fetch_handler(broker.parts, Request(message, 11, "test", connection))
-            parts = [piece for topic in response.responses for each in topic.partitions for piece in each.records or ()]
-            assert parts
-            assert all(isinstance(each, FilePart) for each in parts)
-            assert len(before) == 1
-            assert open_logs() == before
-            broker.logs.files.shrink(100)  # they have it as long as they need it
-            assert open_logs() == before
-            for each in parts:
-                assert isinstance(each, FilePart)
-                each.close()
-            assert open_logs() == []
-            peer.close()
-
-    run(work())
+async def test_a_fetch_that_names_a_partition_900_times_takes_one_descriptor(folder: Path) -> None:
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        await broker.topics.create("topic")
+        for _ in range(3):
+            await produce(peer, "topic", made(records(5), Format.V2), Format.V2)
+        asked = [
+            FetchPartition(partition=0, fetch_offset=offset % 15, partition_max_bytes=1 << 20) for offset in range(900)
+        ]
+        message = FetchRequest(
+            max_wait_ms=0, min_bytes=1, max_bytes=1 << 30, topics=[FetchTopic(topic="topic", partitions=asked)]
+        )
+        connection = ClientConnection("127.0.0.1", "127.0.0.1:1", broker.config.listeners[0])
+        before = open_logs()
+        response = await fetch_handler(broker.parts, Request(message, 11, "test", connection))
+        parts = [piece for topic in response.responses for each in topic.partitions for piece in each.records or ()]
+        assert parts
+        assert all(isinstance(each, FilePart) for each in parts)
+        assert len(before) == 1
+        assert open_logs() == before
+        broker.logs.files.shrink(100)  # they have it as long as they need it
+        assert open_logs() == before
+        for each in parts:
+            assert isinstance(each, FilePart)
+            each.close()
+        assert open_logs() == []
+        peer.close()
 
 
 # ---- a process with few of them
@@ -325,7 +313,6 @@ def test_a_broker_with_256_descriptors_and_250_idle_sockets_works_and_takes_othe
 @pytest.mark.skipif(sys.platform != "linux", reason="limits and descriptors as Linux has them")
 @pytest.mark.parametrize(("topics", "partitions"), [(2, 600), pytest.param(10, 1000, marks=pytest.mark.campaign)])
 def test_thousands_of_partitions_are_served_with_1024_descriptors(topics: int, partitions: int, tmp_path: Path) -> None:
-
     async def fill(broker: Limited) -> None:
         async with Client(broker.bootstrap, request_timeout_ms=120_000) as client:
             for topic in range(topics):
@@ -358,27 +345,24 @@ def test_thousands_of_partitions_are_served_with_1024_descriptors(topics: int, p
     assert "offline" not in (tmp_path / "errors").read_text()
 
 
-def test_produce_and_fetch_of_an_open_segment_open_and_close_nothing(
+async def test_produce_and_fetch_of_an_open_segment_open_and_close_nothing(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            peer = await Peer.of(broker)
-            await broker.topics.create("topic")
-            data = made(records(5), Format.V2)
-            assert (await produce(peer, "topic", data, Format.V2)).error_code == 0
-            assert (await fetch(peer, 11, asking("topic", 0))).records
-            called: list[str] = []
-            with monkeypatch.context() as patch:
-                for name in ("open", "close", "dup"):
-                    patch.setattr(os, name, lambda *_arguments, _name=name: called.append(_name))
-                for _ in range(20):
-                    assert (await produce(peer, "topic", data, Format.V2)).error_code == 0
-                    assert (await fetch(peer, 11, asking("topic", 0))).records
-            assert called == []
-            peer.close()
-
-    run(work())
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        await broker.topics.create("topic")
+        data = made(records(5), Format.V2)
+        assert (await produce(peer, "topic", data, Format.V2)).error_code == 0
+        assert (await fetch(peer, 11, asking("topic", 0))).records
+        called: list[str] = []
+        with monkeypatch.context() as patch:
+            for name in ("open", "close", "dup"):
+                patch.setattr(os, name, lambda *_arguments, _name=name: called.append(_name))
+            for _ in range(20):
+                assert (await produce(peer, "topic", data, Format.V2)).error_code == 0
+                assert (await fetch(peer, 11, asking("topic", 0))).records
+        assert called == []
+        peer.close()
 
 
 @pytest.fixture
@@ -427,11 +411,10 @@ def test_logs_and_pages_have_a_share_of_the_descriptors(limit: int) -> None:
     assert limit - descriptors.for_connections(limit) - descriptors.for_pages(limit) >= min(limit // 4, 4096)
 
 
-def test_pages_take_their_share_of_the_descriptors_and_no_more(limits: list[tuple[int, int]], folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder, {"http.address": "127.0.0.1:0"}) as broker:
-            assert broker._pages is not None
-            assert broker._pages._most == 256 // 16
-
+async def test_pages_take_their_share_of_the_descriptors_and_no_more(
+    limits: list[tuple[int, int]], folder: Path
+) -> None:
     limits[0] = (256, 256)
-    run(work())
+    async with Running(folder, {"http.address": "127.0.0.1:0"}) as broker:
+        assert broker._pages is not None
+        assert broker._pages._most == 256 // 16

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from builders import run
 from magicbyte.access.client import Client
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import BrokerError, OffsetOutOfRangeError
@@ -234,34 +233,29 @@ def log_requests(time: int) -> list[tuple[Message, int, type[Message]]]:
 
 
 @pytest.mark.parametrize("settings", [{}, {"log.flush.policy": "group-commit"}, {"log.flush.interval.messages": "1"}])
-def test_no_request_has_the_loop_touch_a_file(settings: dict[str, str], folder: Path, disk: Disk) -> None:
-    async def work() -> None:
-        async with on(
-            disk, folder, {"log.segment.bytes": "40000", "index.interval.bytes": "100", **settings}
-        ) as broker:
-            peer = await Peer.of(broker)
-            with watching(disk):
-                await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="topic")]), 4, MetadataResponse)
-                for form in (Format.V0, Format.V1, Format.V2):
-                    for count, codec in ((1, Codec.NONE), (300, Codec.NONE), (300, Codec.LZ4)):  # here, in threads
-                        answer = await produce(peer, "topic", made(records(count), form, codec), form)
-                        assert answer.error_code == 0
-                for version in range(13):
-                    for offset in (0, 7, 1500, 1802, 1803):
-                        assert (await fetch(peer, version, asking("topic", offset))).error_code == 0
-                        committed = asking("topic", offset, limit=100, isolation_level=1)
-                        assert (await fetch(peer, version, committed)).error_code == 0
-                for request, version, response in log_requests(TIME + 50):
-                    before = disk.operations
-                    await peer.ask(request, version, response)
-                    looks = isinstance(request, DescribeLogDirsRequest | DescribeProducersRequest)
-                    assert disk.operations > before or looks, request  # else nothing was tried
-            peer.close()
-
-    run(work())
+async def test_no_request_has_the_loop_touch_a_file(settings: dict[str, str], folder: Path, disk: Disk) -> None:
+    async with on(disk, folder, {"log.segment.bytes": "40000", "index.interval.bytes": "100", **settings}) as broker:
+        peer = await Peer.of(broker)
+        with watching(disk):
+            await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="topic")]), 4, MetadataResponse)
+            for form in (Format.V0, Format.V1, Format.V2):
+                for count, codec in ((1, Codec.NONE), (300, Codec.NONE), (300, Codec.LZ4)):  # here, in threads
+                    answer = await produce(peer, "topic", made(records(count), form, codec), form)
+                    assert answer.error_code == 0
+            for version in range(13):
+                for offset in (0, 7, 1500, 1802, 1803):
+                    assert (await fetch(peer, version, asking("topic", offset))).error_code == 0
+                    committed = asking("topic", offset, limit=100, isolation_level=1)
+                    assert (await fetch(peer, version, committed)).error_code == 0
+            for request, version, response in log_requests(TIME + 50):
+                before = disk.operations
+                await peer.ask(request, version, response)
+                looks = isinstance(request, DescribeLogDirsRequest | DescribeProducersRequest)
+                assert disk.operations > before or looks, request  # else nothing was tried
+        peer.close()
 
 
-def test_whatever_happens_to_topics_the_loop_touches_no_file(folder: Path, disk: Disk) -> None:
+async def test_whatever_happens_to_topics_the_loop_touches_no_file(folder: Path, disk: Disk) -> None:
     async def worker(address: str, number: int) -> None:
         chance = random.Random(number)
         async with Client(address, retry_ms=1, backoff_ms=1, request_timeout_ms=10_000) as client:
@@ -274,13 +268,10 @@ def test_whatever_happens_to_topics_the_loop_touches_no_file(folder: Path, disk:
                 except OffsetOutOfRangeError:  # deleted between the two questions
                     pass
 
-    async def work() -> None:
-        async with on(disk, folder, BUSY) as broker:
-            address = f"127.0.0.1:{next(iter(broker.ports.values()))}"
-            with watching(disk):
-                await asyncio.gather(*(worker(address, number) for number in range(4)))
-
-    run(work())
+    async with on(disk, folder, BUSY) as broker:
+        address = f"127.0.0.1:{next(iter(broker.ports.values()))}"
+        with watching(disk):
+            await asyncio.gather(*(worker(address, number) for number in range(4)))
 
 
 # ---- a disk that stands still
@@ -337,80 +328,71 @@ async def _make(peer: Peer) -> object:
         (_make, "write", "metadata.sqlite"),
     ],
 )
-def test_a_disk_that_stands_still_delays_only_the_requests_for_it(
+async def test_a_disk_that_stands_still_delays_only_the_requests_for_it(
     ask: Callable[[Peer], Coroutine[Any, Any, object]], operation: str, path: str, folder: Path, disk: Disk
 ) -> None:
-    async def work() -> None:
-        async with on(disk, folder) as broker:
-            await broker.topics.create("slow", configs={"segment.bytes": "3000"})
-            await broker.topics.create("quick")
-            slow = await Peer.of(broker)
-            for _ in range(5):  # as far as the end of a segment
-                assert (await produce(slow, "slow", made(records(3), Format.V2), Format.V2)).error_code == 0
-            await broker.topics.alter("slow", lambda _: {"segment.bytes": "600"})
-            await no_request_waits(broker)
-            disk.stuck = lambda did, where: did == operation and path in where
-            waiting = asyncio.create_task(ask(slow))
-            async with asyncio.timeout(WAIT_S):
-                while not disk.stands.is_set():
-                    await asyncio.sleep(0)
-            await no_request_waits(broker)
-            assert not waiting.done()
-            disk.goes.set()
-            await waiting
-            slow.close()
-
-    run(work())
+    async with on(disk, folder) as broker:
+        await broker.topics.create("slow", configs={"segment.bytes": "3000"})
+        await broker.topics.create("quick")
+        slow = await Peer.of(broker)
+        for _ in range(5):  # as far as the end of a segment
+            assert (await produce(slow, "slow", made(records(3), Format.V2), Format.V2)).error_code == 0
+        await broker.topics.alter("slow", lambda _: {"segment.bytes": "600"})
+        await no_request_waits(broker)
+        disk.stuck = lambda did, where: did == operation and path in where
+        waiting = asyncio.create_task(ask(slow))
+        async with asyncio.timeout(WAIT_S):
+            while not disk.stands.is_set():
+                await asyncio.sleep(0)
+        await no_request_waits(broker)
+        assert not waiting.done()
+        disk.goes.set()
+        await waiting
+        slow.close()
 
 
-def test_a_partition_is_known_as_slow_until_it_is_quick_again(folder: Path, disk: Disk) -> None:
-    async def work() -> None:
-        async with on(disk, folder) as broker:
-            peer = await Peer.of(broker)
-            await broker.topics.create("slow")
-            slow = broker.replicas.partition("slow", 0)
-            disk.stuck = lambda did, where: did == "write" and "/slow-0/" in where
-            waiting = asyncio.create_task(_write(peer))
-            async with asyncio.timeout(WAIT_S):
-                while not disk.stands.is_set():
-                    await asyncio.sleep(0)
-            await asyncio.sleep(0.02)  # for so long the disk stands still
-            disk.goes.set()
-            await waiting
-            assert slow.is_slow
-            disk.stuck = lambda _did, _where: False
-            async with asyncio.timeout(WAIT_S):
-                while slow.is_slow:  # until it was quick once
-                    await _write(peer)
+async def test_a_partition_is_known_as_slow_until_it_is_quick_again(folder: Path, disk: Disk) -> None:
+    async with on(disk, folder) as broker:
+        peer = await Peer.of(broker)
+        await broker.topics.create("slow")
+        slow = broker.replicas.partition("slow", 0)
+        disk.stuck = lambda did, where: did == "write" and "/slow-0/" in where
+        waiting = asyncio.create_task(_write(peer))
+        async with asyncio.timeout(WAIT_S):
+            while not disk.stands.is_set():
+                await asyncio.sleep(0)
+        await asyncio.sleep(0.02)  # for so long the disk stands still
+        disk.goes.set()
+        await waiting
+        assert slow.is_slow
+        disk.stuck = lambda _did, _where: False
+        async with asyncio.timeout(WAIT_S):
+            while slow.is_slow:  # until it was quick once
+                await _write(peer)
+        peer.close()
+
+
+async def test_readers_of_a_disk_that_stands_still_leave_threads_for_those_who_write(folder: Path, disk: Disk) -> None:
+    async with on(disk, folder) as broker:
+        await broker.topics.create("slow")
+        await broker.topics.create("quick")
+        first = await Peer.of(broker)
+        await produce(first, "slow", made(records(30), Format.V2), Format.V2)
+        await produce(first, "quick", made(records(5), Format.V2), Format.V2)
+        disk.stuck = lambda did, where: did == "read" and "/slow-0/" in where
+        peers = [await Peer.of(broker) for _ in range(40)]
+        waiting = [asyncio.create_task(_read(peer)) for peer in peers]
+        async with asyncio.timeout(WAIT_S):
+            while not disk.stands.is_set():
+                await asyncio.sleep(0)
+        answer = await produce(first, "quick", made(records(5), Format.V2), Format.V2)
+        assert (await fetch(first, 11, asking("quick", answer.base_offset))).records
+        assert not any(each.done() for each in waiting)
+        disk.goes.set()
+        for each, peer in zip(waiting, peers, strict=True):
+            assert (await each).error_code == 0
             peer.close()
-
-    run(work())
-
-
-def test_readers_of_a_disk_that_stands_still_leave_threads_for_those_who_write(folder: Path, disk: Disk) -> None:
-    async def work() -> None:
-        async with on(disk, folder) as broker:
-            await broker.topics.create("slow")
-            await broker.topics.create("quick")
-            first = await Peer.of(broker)
-            await produce(first, "slow", made(records(30), Format.V2), Format.V2)
-            await produce(first, "quick", made(records(5), Format.V2), Format.V2)
-            disk.stuck = lambda did, where: did == "read" and "/slow-0/" in where
-            peers = [await Peer.of(broker) for _ in range(40)]
-            waiting = [asyncio.create_task(_read(peer)) for peer in peers]
-            async with asyncio.timeout(WAIT_S):
-                while not disk.stands.is_set():
-                    await asyncio.sleep(0)
-            answer = await produce(first, "quick", made(records(5), Format.V2), Format.V2)
-            assert (await fetch(first, 11, asking("quick", answer.base_offset))).records
-            assert not any(each.done() for each in waiting)
-            disk.goes.set()
-            for each, peer in zip(waiting, peers, strict=True):
-                assert (await each).error_code == 0
-                peer.close()
-            first.close()
-
-    run(work())
+        first.close()
 
 
 def test_a_file_that_was_deleted_while_it_was_sent_is_closed_by_a_thread(
@@ -449,89 +431,77 @@ def test_a_file_that_was_deleted_while_it_was_sent_is_closed_by_a_thread(
 # ---- threads
 
 
-def test_the_loop_stands_still_for_no_work_while_other_work_is_late() -> None:
-    async def work() -> None:
-        threads, late, goes = SystemThreads("test", 4), threading.Event(), threading.Event()
-        assert await threads.run_short(len, "abc") == 3
+async def test_the_loop_stands_still_for_no_work_while_other_work_is_late() -> None:
+    threads, late, goes = SystemThreads("test", 4), threading.Event(), threading.Event()
+    assert await threads.run_short(len, "abc") == 3
 
-        def waits() -> None:
-            late.set()
-            assert goes.wait(WAIT_S)
+    def waits() -> None:
+        late.set()
+        assert goes.wait(WAIT_S)
 
-        first = asyncio.create_task(threads.run_short(waits))
-        while not late.is_set():
-            await asyncio.sleep(0)
-        turns = 0
-        second = asyncio.create_task(threads.run_short(goes.wait, WAIT_S))
-        while turns < 100 and not second.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns == 100  # it did not end within any grace
+    first = asyncio.create_task(threads.run_short(waits))
+    while not late.is_set():
+        await asyncio.sleep(0)
+    turns = 0
+    second = asyncio.create_task(threads.run_short(goes.wait, WAIT_S))
+    while turns < 100 and not second.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns == 100  # it did not end within any grace
+    goes.set()
+    await first
+    assert await second
+    threads.close()
+
+
+async def test_work_that_was_begun_ends_although_its_caller_is_cancelled() -> None:
+    threads, goes, ended = SystemThreads("test", 1), threading.Event(), threading.Event()
+
+    def waits() -> None:
+        assert goes.wait(WAIT_S)
+        ended.set()
+
+    for do in (threads.run, threads.run_short):
+        goes.clear()
+        ended.clear()
+        task = asyncio.create_task(do(waits))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
         goes.set()
-        await first
-        assert await second
-        threads.close()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended.is_set()
+    threads.close()
 
-    run(work())
 
+async def test_a_timeout_that_passes_while_a_thread_works_is_raised_as_one() -> None:
+    threads, goes = SystemThreads("test", 1), threading.Event()
 
-def test_work_that_was_begun_ends_although_its_caller_is_cancelled() -> None:
-    async def work() -> None:
-        threads, goes, ended = SystemThreads("test", 1), threading.Event(), threading.Event()
-
-        def waits() -> None:
-            assert goes.wait(WAIT_S)
-            ended.set()
-
-        for do in (threads.run, threads.run_short):
-            goes.clear()
-            ended.clear()
-            task = asyncio.create_task(do(waits))
+    async def go_behind(timeout: asyncio.Timeout) -> None:
+        while not timeout.expired():
             await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.sleep(0)
-            assert not task.done()
-            goes.set()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert ended.is_set()
-        threads.close()
+        goes.set()
 
-    run(work())
+    async def in_time(do: Callable[..., Awaitable[bool]]) -> None:
+        async with asyncio.timeout(0) as timeout:
+            watch = asyncio.create_task(go_behind(timeout))
+            assert await do(goes.wait, WAIT_S)
+            await asyncio.gather(watch, asyncio.sleep(WAIT_S))
 
-
-def test_a_timeout_that_passes_while_a_thread_works_is_raised_as_one() -> None:
-    async def work() -> None:
-        threads, goes = SystemThreads("test", 1), threading.Event()
-
-        async def go_behind(timeout: asyncio.Timeout) -> None:
-            while not timeout.expired():
-                await asyncio.sleep(0)
-            goes.set()
-
-        async def in_time(do: Callable[..., Awaitable[bool]]) -> None:
-            async with asyncio.timeout(0) as timeout:
-                watch = asyncio.create_task(go_behind(timeout))
-                assert await do(goes.wait, WAIT_S)
-                await asyncio.gather(watch, asyncio.sleep(WAIT_S))
-
-        for do in (threads.run, threads.run_short):
-            goes.clear()
-            with pytest.raises(TimeoutError):
-                await in_time(do)
-        threads.close()
-
-    run(work())
+    for do in (threads.run, threads.run_short):
+        goes.clear()
+        with pytest.raises(TimeoutError):
+            await in_time(do)
+    threads.close()
 
 
-def test_a_timeout_that_work_itself_raises_is_passed_on() -> None:
+async def test_a_timeout_that_work_itself_raises_is_passed_on() -> None:
     def fails() -> None:
         raise TimeoutError("of the work")
 
-    async def work() -> None:
-        threads = SystemThreads("test", 1)
-        with pytest.raises(TimeoutError, match="of the work"):
-            await threads.run_short(fails)
-        threads.close()
-
-    run(work())
+    threads = SystemThreads("test", 1)
+    with pytest.raises(TimeoutError, match="of the work"):
+        await threads.run_short(fails)
+    threads.close()

@@ -82,32 +82,26 @@ def test_without_a_rack_or_a_plain_listener_it_says_so() -> None:
     assert "rack" not in told
 
 
-def test_a_registered_broker_has_the_transaction_number_as_its_epoch(tree: MemoryTree) -> None:
-    async def go() -> None:
-        store = LoopStore(tree.session())
-        epoch = await register(store, 3, OWN)
-        node = await store.get("/brokers/ids/3")
-        assert (node.czxid, node.ephemeral_owner) == (epoch, store.session_id)
-        assert layout.load_broker("/brokers/ids/3", node.data) == OWN.content
-        assert await register(store, 3, OWN) == epoch  # again in the same session: nothing is to be done
-
-    asyncio.run(go())
+async def test_a_registered_broker_has_the_transaction_number_as_its_epoch(tree: MemoryTree) -> None:
+    store = LoopStore(tree.session())
+    epoch = await register(store, 3, OWN)
+    node = await store.get("/brokers/ids/3")
+    assert (node.czxid, node.ephemeral_owner) == (epoch, store.session_id)
+    assert layout.load_broker("/brokers/ids/3", node.data) == OWN.content
+    assert await register(store, 3, OWN) == epoch  # again in the same session: nothing is to be done
 
 
-def test_a_registration_waits_until_the_session_before_has_expired(tree: MemoryTree) -> None:
-    async def go() -> None:
-        before, store = LoopStore(tree.session()), LoopStore(tree.session())
-        first = await register(before, 3, OWN)
-        waiting = asyncio.create_task(register(store, 3, OWN))
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        await (await LoopStore.open(lambda **_: tree.session())).set("/brokers/ids/3", b"changed")
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-        await before.close()
-        assert await waiting > first
-
-    asyncio.run(go())
+async def test_a_registration_waits_until_the_session_before_has_expired(tree: MemoryTree) -> None:
+    before, store = LoopStore(tree.session()), LoopStore(tree.session())
+    first = await register(before, 3, OWN)
+    waiting = asyncio.create_task(register(store, 3, OWN))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await (await LoopStore.open(lambda **_: tree.session())).set("/brokers/ids/3", b"changed")
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await before.close()
+    assert await waiting > first
 
 
 def test_a_registration_fails_while_another_broker_has_the_number(
@@ -123,14 +117,11 @@ def test_a_registration_fails_while_another_broker_has_the_number(
     assert line.startswith("broker 3 is already registered, by another broker with this id")
 
 
-def test_a_registration_whose_answer_was_lost_is_found(tree: MemoryTree) -> None:
-    async def go() -> None:
-        session = tree.session()
-        store = LoopStore(Unsure(tree, session.session_id))
-        epoch = await register(store, 3, OWN)
-        assert epoch == session.get("/brokers/ids/3").czxid
-
-    asyncio.run(go())
+async def test_a_registration_whose_answer_was_lost_is_found(tree: MemoryTree) -> None:
+    session = tree.session()
+    store = LoopStore(Unsure(tree, session.session_id))
+    epoch = await register(store, 3, OWN)
+    assert epoch == session.get("/brokers/ids/3").czxid
 
 
 # ---- several brokers at once
@@ -192,65 +183,50 @@ def test_brokers_that_take_producer_ids_at_once_take_different_ones(tree: Memory
 # ---- election
 
 
-def test_the_first_broker_wins_and_the_others_learn_who(tree: MemoryTree) -> None:
-    async def go() -> None:
-        one, two = LoopStore(tree.session()), LoopStore(tree.session())
-        assert await elect(one, 1, Clock()) == ControllerElection(1, 1, 0, True)
-        assert await elect(two, 2, Clock()) == ControllerElection(1, 1, 0, False)
-        assert await elect(one, 1, Clock()) == ControllerElection(1, 1, 0, True)
-
-    asyncio.run(go())
+async def test_the_first_broker_wins_and_the_others_learn_who(tree: MemoryTree) -> None:
+    one, two = LoopStore(tree.session()), LoopStore(tree.session())
+    assert await elect(one, 1, Clock()) == ControllerElection(1, 1, 0, True)
+    assert await elect(two, 2, Clock()) == ControllerElection(1, 1, 0, False)
+    assert await elect(one, 1, Clock()) == ControllerElection(1, 1, 0, True)
 
 
-def test_the_next_controller_has_the_next_epoch_and_the_one_before_cannot_write(tree: MemoryTree) -> None:
-    async def go() -> None:
-        one, two = LoopStore(tree.session()), LoopStore(tree.session())
-        changed: list[NodeEvent] = []
-        first = await elect(one, 1, Clock())
-        await elect(two, 2, Clock(), lambda event, _path: changed.append(event))
-        await one.close()
-        again = LoopStore(tree.session())
-        second = await elect(two, 2, Clock())
-        assert changed == [NodeEvent.DELETED]
-        assert second == ControllerElection(2, 2, 1, True)
-        assert await elect(again, 1, Clock()) == ControllerElection(2, 2, 1, False)
-        with pytest.raises(BadVersionError):
-            await again.transaction([SetNode(layout.CONTROLLER_EPOCH, b"1", first.epoch_version)])
-
-    asyncio.run(go())
+async def test_the_next_controller_has_the_next_epoch_and_the_one_before_cannot_write(tree: MemoryTree) -> None:
+    one, two = LoopStore(tree.session()), LoopStore(tree.session())
+    changed: list[NodeEvent] = []
+    first = await elect(one, 1, Clock())
+    await elect(two, 2, Clock(), lambda event, _path: changed.append(event))
+    await one.close()
+    again = LoopStore(tree.session())
+    second = await elect(two, 2, Clock())
+    assert changed == [NodeEvent.DELETED]
+    assert second == ControllerElection(2, 2, 1, True)
+    assert await elect(again, 1, Clock()) == ControllerElection(2, 2, 1, False)
+    with pytest.raises(BadVersionError):
+        await again.transaction([SetNode(layout.CONTROLLER_EPOCH, b"1", first.epoch_version)])
 
 
-def test_a_controller_of_an_earlier_session_of_this_broker_is_another_one(tree: MemoryTree) -> None:
-    async def go() -> None:
-        await elect(LoopStore(tree.session()), 1, Clock())
-        assert await elect(LoopStore(tree.session()), 1, Clock()) == ControllerElection(1, 1, 0, False)
-
-    asyncio.run(go())
+async def test_a_controller_of_an_earlier_session_of_this_broker_is_another_one(tree: MemoryTree) -> None:
+    await elect(LoopStore(tree.session()), 1, Clock())
+    assert await elect(LoopStore(tree.session()), 1, Clock()) == ControllerElection(1, 1, 0, False)
 
 
-def test_an_election_whose_answer_was_lost_is_won_once(tree: MemoryTree) -> None:
-    async def go() -> None:
-        store = LoopStore(Unsure(tree, tree.session().session_id))
-        assert await elect(store, 1, Clock()) == ControllerElection(1, 1, 0, True)
-
-    asyncio.run(go())
+async def test_an_election_whose_answer_was_lost_is_won_once(tree: MemoryTree) -> None:
+    store = LoopStore(Unsure(tree, tree.session().session_id))
+    assert await elect(store, 1, Clock()) == ControllerElection(1, 1, 0, True)
 
 
-def test_of_brokers_that_stand_at_once_one_wins(tree: MemoryTree) -> None:
+async def test_of_brokers_that_stand_at_once_one_wins(tree: MemoryTree) -> None:
     async def slowly(work: Any, *arguments: Any, **named: Any) -> Any:
         await asyncio.sleep(0)
         return work(*arguments, **named)
 
-    async def go() -> None:
-        stores = [LoopStore(tree.session(), slowly) for _ in range(5)]
-        for epoch in (1, 2, 3):
-            found = await asyncio.gather(*(elect(store, index, Clock()) for index, store in enumerate(stores)))
-            (winner,) = [each for each in found if each.won]
-            assert {(each.controller, each.epoch) for each in found} == {(winner.controller, epoch)}
-            await stores[winner.controller].close()
-            stores[winner.controller] = LoopStore(tree.session(), slowly)
-
-    asyncio.run(go())
+    stores = [LoopStore(tree.session(), slowly) for _ in range(5)]
+    for epoch in (1, 2, 3):
+        found = await asyncio.gather(*(elect(store, index, Clock()) for index, store in enumerate(stores)))
+        (winner,) = [each for each in found if each.won]
+        assert {(each.controller, each.epoch) for each in found} == {(winner.controller, epoch)}
+        await stores[winner.controller].close()
+        stores[winner.controller] = LoopStore(tree.session(), slowly)
 
 
 def test_nodes_that_say_nothing_of_a_controller_are_an_error(tree: MemoryTree) -> None:

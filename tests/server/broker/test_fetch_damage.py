@@ -115,23 +115,20 @@ def test_a_reader_gets_the_sets_before_damage_then_its_code_and_one_line_is_logg
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_an_old_reader_gets_the_sets_before_a_zstd_batch_then_the_code_for_it(version: int, folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            for codec in (Codec.NONE, Codec.GZIP, Codec.ZSTD, Codec.NONE):
-                answer = await produce(peer, "topic", made(records(RECORDS), Format.V2, codec), Format.V2)
-                assert answer.error_code == 0
-            given = await fetch(peer, version, asking("topic", 0))
-            assert [each.offset for each in read(given)] == [*range(2 * RECORDS)]
-            refused = await fetch(peer, version, asking("topic", 2 * RECORDS))
-            assert (refused.error_code, refused.high_watermark, refused.records) == (76, -1, b"")
-            behind = await fetch(peer, version, asking("topic", 3 * RECORDS))
-            assert [each.offset for each in read(behind)] == [*range(3 * RECORDS, 4 * RECORDS)]
-            peer.close()
-
-    run(work())
+async def test_an_old_reader_gets_the_sets_before_a_zstd_batch_then_the_code_for_it(version: int, folder: Path) -> None:
+    async with Running(folder) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        for codec in (Codec.NONE, Codec.GZIP, Codec.ZSTD, Codec.NONE):
+            answer = await produce(peer, "topic", made(records(RECORDS), Format.V2, codec), Format.V2)
+            assert answer.error_code == 0
+        given = await fetch(peer, version, asking("topic", 0))
+        assert [each.offset for each in read(given)] == [*range(2 * RECORDS)]
+        refused = await fetch(peer, version, asking("topic", 2 * RECORDS))
+        assert (refused.error_code, refused.high_watermark, refused.records) == (76, -1, b"")
+        behind = await fetch(peer, version, asking("topic", 3 * RECORDS))
+        assert [each.offset for each in read(behind)] == [*range(3 * RECORDS, 4 * RECORDS)]
+        peer.close()
 
 
 def test_a_partition_full_of_damage_is_worth_so_many_lines_and_one_that_says_so(

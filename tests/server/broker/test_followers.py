@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from builders import run
 from engine.log.made_sets import enriched_set
 from magicbyte.access.client import Client
 from magicbyte.access.client.admin import NewTopic, create_topic, delete_records
@@ -66,29 +65,26 @@ def refuse_once(patch: pytest.MonkeyPatch, fetcher: _LeaderFetcher, code: int) -
     return changed
 
 
-def test_a_log_is_not_cut_by_what_the_leader_of_an_earlier_epoch_said(folder: Path) -> None:
+async def test_a_log_is_not_cut_by_what_the_leader_of_an_earlier_epoch_said(folder: Path) -> None:
     """The decision was made, and the lock awaited, when the controller appointed another leader."""
 
-    async def work() -> None:
-        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            await send(client, "t", 0, records(3))
-            fetchers, partition = await followed(members)
-            key = TopicPartition("t", 0)
-            fetcher = fetchers._by_key[key]
-            async with partition.lock:
-                cutting = asyncio.create_task(fetcher._truncate_all([Truncate(key, 0)]))
-                await asyncio.sleep(0)
-                partition.follow(partition.leader_id, partition.leader_epoch + 1)
-            await cutting
-            assert partition.log.log_end_offset == 3
-            await fetcher._truncate_all([Truncate(key, 1)])
-            assert partition.log.log_end_offset == 1
-
-    run(work())
+    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        await send(client, "t", 0, records(3))
+        fetchers, partition = await followed(members)
+        key = TopicPartition("t", 0)
+        fetcher = fetchers._by_key[key]
+        async with partition.lock:
+            cutting = asyncio.create_task(fetcher._truncate_all([Truncate(key, 0)]))
+            await asyncio.sleep(0)
+            partition.follow(partition.leader_id, partition.leader_epoch + 1)
+        await cutting
+        assert partition.log.log_end_offset == 3
+        await fetcher._truncate_all([Truncate(key, 1)])
+        assert partition.log.log_end_offset == 1
 
 
-def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_compared(
+async def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_compared(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, failures, known = replica_fetchers._truncate, list[Truncate](), list[int]()
@@ -99,173 +95,149 @@ def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_compar
             raise OutOfDescriptorsError("no descriptors")
         real(partition, cut, monotonic_ms)
 
-    async def work() -> None:
-        async with cluster(folder, 2, replica_fetch_backoff_ms="10") as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            await send(client, "t", 0, records(3))
-            fetchers, partition = await followed(members)
-            fetcher, key = fetchers._by_key[TopicPartition("t", 0)], TopicPartition("t", 0)
-            follow = fetcher._fetcher.follow
+    async with cluster(folder, 2, replica_fetch_backoff_ms="10") as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        await send(client, "t", 0, records(3))
+        fetchers, partition = await followed(members)
+        fetcher, key = fetchers._by_key[TopicPartition("t", 0)], TopicPartition("t", 0)
+        follow = fetcher._fetcher.follow
 
-            def following(*given: Any, known_epoch: int, **named: Any) -> list[Truncate]:
-                known.append(known_epoch)
-                return follow(*given, known_epoch=known_epoch, **named)
+        def following(*given: Any, known_epoch: int, **named: Any) -> list[Truncate]:
+            known.append(known_epoch)
+            return follow(*given, known_epoch=known_epoch, **named)
 
-            monkeypatch.setattr(fetcher._fetcher, "follow", following)
-            monkeypatch.setattr(replica_fetchers, "_truncate", failing)
-            await fetcher._truncate_all([Truncate(key, 1, known_epoch=7)])
-            assert key not in fetcher._fetcher.partitions
-            await until(lambda: key in fetcher._fetcher.partitions)
-            assert (len(failures), known) == (1, [7])
-            await send(client, "t", 0, records(1), LEADER_ONLY)
-            await until(lambda: partition.log.log_end_offset == 4)
-
-    run(work())
+        monkeypatch.setattr(fetcher._fetcher, "follow", following)
+        monkeypatch.setattr(replica_fetchers, "_truncate", failing)
+        await fetcher._truncate_all([Truncate(key, 1, known_epoch=7)])
+        assert key not in fetcher._fetcher.partitions
+        await until(lambda: key in fetcher._fetcher.partitions)
+        assert (len(failures), known) == (1, [7])
+        await send(client, "t", 0, records(1), LEADER_ONLY)
+        await until(lambda: partition.log.log_end_offset == 4)
 
 
-def test_a_new_partition_does_not_wait_for_the_records_of_others(folder: Path) -> None:
+async def test_a_new_partition_does_not_wait_for_the_records_of_others(folder: Path) -> None:
     """A leader answers one fetch of a follower after the other, and waits for a minute where it has no records."""
 
-    async def work() -> None:
-        async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            fetchers, _ = await followed(members)
-            fetcher = fetchers._by_key[TopicPartition("t", 0)]
-            await until(lambda: fetcher._waits_for is not None)
-            leader = members.leader("t").node_id
-            await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
-            await send(client, "u", 0, records(1))  # acknowledged by both
-
-    run(work())
+    async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        fetchers, _ = await followed(members)
+        fetcher = fetchers._by_key[TopicPartition("t", 0)]
+        await until(lambda: fetcher._waits_for is not None)
+        leader = members.leader("t").node_id
+        await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
+        await send(client, "u", 0, records(1))  # acknowledged by both
 
 
-def test_a_partition_that_is_refused_is_fetched_again_before_others_have_records(
+async def test_a_partition_that_is_refused_is_fetched_again_before_others_have_records(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2, 2)
-            leader = members.leader("t", 0).node_id
-            await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
-            fetchers, _ = await followed(members)
-            fetcher = fetchers._by_key[TopicPartition("t", 0)]
-            refused = refuse_once(monkeypatch, fetcher, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            for _ in range(2):  # the first one ends the wait of a request from before
-                await send(client, "t", 0, records(1))
-            assert refused
-
-    run(work())
+    async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2, 2)
+        leader = members.leader("t", 0).node_id
+        await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
+        fetchers, _ = await followed(members)
+        fetcher = fetchers._by_key[TopicPartition("t", 0)]
+        refused = refuse_once(monkeypatch, fetcher, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for _ in range(2):  # the first one ends the wait of a request from before
+            await send(client, "t", 0, records(1))
+        assert refused
 
 
-def test_a_bug_in_a_fetch_does_not_end_replication(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> None:
-        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            fetchers, partition = await followed(members)
-            fetcher = fetchers._by_key[TopicPartition("t", 0)]
-            real, failures = fetcher._send, list[RuntimeError]()
+async def test_a_bug_in_a_fetch_does_not_end_replication(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        fetchers, partition = await followed(members)
+        fetcher = fetchers._by_key[TopicPartition("t", 0)]
+        real, failures = fetcher._send, list[RuntimeError]()
 
-            async def failing(request: Any, kind: Any) -> Any:
-                if not failures:
-                    failures.append(RuntimeError("a bug"))
-                    raise failures[0]
-                return await real(request, kind)
+        async def failing(request: Any, kind: Any) -> Any:
+            if not failures:
+                failures.append(RuntimeError("a bug"))
+                raise failures[0]
+            return await real(request, kind)
 
-            monkeypatch.setattr(fetcher, "_send", failing)
-            await until(lambda: bool(failures))
-            await send(client, "t", 0, records(1), LEADER_ONLY)
-            await until(lambda: partition.log.log_end_offset == 1)
-
-    run(work())
+        monkeypatch.setattr(fetcher, "_send", failing)
+        await until(lambda: bool(failures))
+        await send(client, "t", 0, records(1), LEADER_ONLY)
+        await until(lambda: partition.log.log_end_offset == 1)
 
 
-def test_a_high_watermark_is_learned_even_if_the_response_that_had_it_was_ignored(
+async def test_a_high_watermark_is_learned_even_if_the_response_that_had_it_was_ignored(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The partition is followed in a new epoch when the response comes; the fetch session does not repeat it."""
 
-    async def work() -> None:
-        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            fetchers, partition = await followed(members)
-            rules = fetchers._by_key[TopicPartition("t", 0)]._fetcher
-            real, ignored = rules.fetched, list[Answered]()
+    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        fetchers, partition = await followed(members)
+        rules = fetchers._by_key[TopicPartition("t", 0)]._fetcher
+        real, ignored = rules.fetched, list[Answered]()
 
-            def of_an_earlier_epoch(asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
-                if answer.high_watermark < 1 or ignored:
-                    return real(asked, answer, now_ms)
-                ignored.append(answer)
-                return None
+        def of_an_earlier_epoch(asked: FetchFrom, answer: Answered, now_ms: int) -> Append | Truncate | None:
+            if answer.high_watermark < 1 or ignored:
+                return real(asked, answer, now_ms)
+            ignored.append(answer)
+            return None
 
-            monkeypatch.setattr(rules, "fetched", of_an_earlier_epoch)
-            await send(client, "t", 0, records(1))
-            await until(lambda: bool(ignored) and partition.log.high_watermark == 1)
-
-    run(work())
+        monkeypatch.setattr(rules, "fetched", of_an_earlier_epoch)
+        await send(client, "t", 0, records(1))
+        await until(lambda: bool(ignored) and partition.log.high_watermark == 1)
 
 
-def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
+async def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            fetchers, partition = await followed(members)
-            fetcher = fetchers._by_key[TopicPartition("t", 0)]
-            answers = refuse_once(monkeypatch, fetcher, 9999)
-            sessions = list[int]()
-            reset = fetcher._session.reset
-            monkeypatch.setattr(fetcher._session, "reset", lambda: (sessions.append(0), reset()))
-            for _ in range(2):  # the first one may be the answer to a request from before
-                end = partition.log.log_end_offset
-                await send(client, "t", 0, records(1), LEADER_ONLY)
-                await until(lambda end=end: partition.log.log_end_offset == end + 1)
-            assert answers
-            assert not sessions  # the connection and its fetch session continue
-
-    run(work())
+    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        fetchers, partition = await followed(members)
+        fetcher = fetchers._by_key[TopicPartition("t", 0)]
+        answers = refuse_once(monkeypatch, fetcher, 9999)
+        sessions = list[int]()
+        reset = fetcher._session.reset
+        monkeypatch.setattr(fetcher._session, "reset", lambda: (sessions.append(0), reset()))
+        for _ in range(2):  # the first one may be the answer to a request from before
+            end = partition.log.log_end_offset
+            await send(client, "t", 0, records(1), LEADER_ONLY)
+            await until(lambda end=end: partition.log.log_end_offset == end + 1)
+        assert answers
+        assert not sessions  # the connection and its fetch session continue
 
 
-def test_records_are_not_deleted_from_a_log_that_became_a_followers_meanwhile(folder: Path) -> None:
-    async def work() -> None:
-        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            await send(client, "t", 0, records(3))
-            await followed(members)
-            leader = members.leader("t")
-            partition = leader.replicas.partitions["t", 0]
-            async with partition.lock:
-                deleting = asyncio.create_task(delete_records(client, "t", 0, 2))
-                await asyncio.sleep(0.1)  # it waits for the lock
-                partition.follow(3 - leader.node_id, partition.leader_epoch + 1)
-            await asyncio.sleep(0.1)
-            assert partition.log.log_start_offset == 0
-            deleting.cancel()
-            await asyncio.gather(deleting, return_exceptions=True)
-
-    run(work())
+async def test_records_are_not_deleted_from_a_log_that_became_a_followers_meanwhile(folder: Path) -> None:
+    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        await send(client, "t", 0, records(3))
+        await followed(members)
+        leader = members.leader("t")
+        partition = leader.replicas.partitions["t", 0]
+        async with partition.lock:
+            deleting = asyncio.create_task(delete_records(client, "t", 0, 2))
+            await asyncio.sleep(0.1)  # it waits for the lock
+            partition.follow(3 - leader.node_id, partition.leader_epoch + 1)
+        await asyncio.sleep(0.1)
+        assert partition.log.log_start_offset == 0
+        deleting.cancel()
+        await asyncio.gather(deleting, return_exceptions=True)
 
 
-def test_a_leader_epoch_begins_in_the_log_when_maintenance_does_not_change_it(folder: Path) -> None:
+async def test_a_leader_epoch_begins_in_the_log_when_maintenance_does_not_change_it(folder: Path) -> None:
     """Both write the file of leader epochs: at the same time, one of them would not find its own new file."""
 
-    async def work() -> None:
-        async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
-            member = members.brokers[1]
-            async with member.runtime.logs_lock:
-                making = asyncio.create_task(make(members, client, 1))
-                await until(lambda: members.replica(member, "t") is not None)
-                partition = members.replica(member, "t")
-                assert partition is not None
-                await asyncio.sleep(0.1)
-                assert partition.log.epochs.entries == []
-            await making
-            assert [each.epoch for each in partition.log.epochs.entries] == [0]
-
-    run(work())
+    async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
+        member = members.brokers[1]
+        async with member.runtime.logs_lock:
+            making = asyncio.create_task(make(members, client, 1))
+            await until(lambda: members.replica(member, "t") is not None)
+            partition = members.replica(member, "t")
+            assert partition is not None
+            await asyncio.sleep(0.1)
+            assert partition.log.epochs.entries == []
+        await making
+        assert [each.epoch for each in partition.log.epochs.entries] == [0]
 
 
-def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
+async def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, failures = replica_fetchers._write, list[int]()
@@ -276,95 +248,83 @@ def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
             raise RuntimeError("a bug")
         return real(fetched, now, room)
 
-    async def work() -> None:
-        async with cluster(folder, 2, num_replica_fetchers="1") as members, Client(members.bootstrap) as client:
-            await make(members, client, 2, 3)
-            partitions = [(await followed(members, index))[1] for index in range(3)]
-            monkeypatch.setattr(replica_fetchers, "_write", failing)
-            for index in range(3):
-                await send(client, "t", index, records(1), LEADER_ONLY)
-            await until(lambda: [each.log.log_end_offset for each in partitions] == [1, 1, 1])
-            assert len(failures) == 3
-
-    run(work())
+    async with cluster(folder, 2, num_replica_fetchers="1") as members, Client(members.bootstrap) as client:
+        await make(members, client, 2, 3)
+        partitions = [(await followed(members, index))[1] for index in range(3)]
+        monkeypatch.setattr(replica_fetchers, "_write", failing)
+        for index in range(3):
+            await send(client, "t", index, records(1), LEADER_ONLY)
+        await until(lambda: [each.log.log_end_offset for each in partitions] == [1, 1, 1])
+        assert len(failures) == 3
 
 
-def test_a_follower_waits_for_the_memory_to_open_a_large_wrapper(folder: Path) -> None:
+async def test_a_follower_waits_for_the_memory_to_open_a_large_wrapper(folder: Path) -> None:
     """The header of an enriched wrapper has not its last offset."""
     row = Record(0, 0, TimestampType.CREATE_TIME, b"key", bytes(KEPT_SCRATCH))
 
-    async def work() -> None:
-        async with (
-            cluster(folder, 2, queued_max_request_bytes=str(OPENED_BYTES)) as members,
-            Client(members.bootstrap) as client,
-        ):
-            await make(members, client, 2, message_format_version="enriched")
-            _, partition = await followed(members)
-            led = members.replica(members.leader("t"), "t")
-            assert led is not None
-            memory = members.brokers[3 - members.leader("t").node_id].runtime.memory
-            memory._patience_s = 0.1
-            before = memory.peak
-            async with memory.work(memory.limit):
-                new = NewSet(led, memoryview(enriched_set(Codec.GZIP, [row])), None, dialect=Dialect.ENRICHED)
-                await members.leader("t").appends.append(new)
-                await until(lambda: bool(memory._work.turns))
-                assert partition.log.log_end_offset == 0
-            await until(lambda: partition.log.log_end_offset == 1)
-            assert memory.peak >= before + OPENED_BYTES
-
-    run(work())
+    async with (
+        cluster(folder, 2, queued_max_request_bytes=str(OPENED_BYTES)) as members,
+        Client(members.bootstrap) as client,
+    ):
+        await make(members, client, 2, message_format_version="enriched")
+        _, partition = await followed(members)
+        led = members.replica(members.leader("t"), "t")
+        assert led is not None
+        memory = members.brokers[3 - members.leader("t").node_id].runtime.memory
+        memory._patience_s = 0.1
+        before = memory.peak
+        async with memory.work(memory.limit):
+            new = NewSet(led, memoryview(enriched_set(Codec.GZIP, [row])), None, dialect=Dialect.ENRICHED)
+            await members.leader("t").appends.append(new)
+            await until(lambda: bool(memory._work.turns))
+            assert partition.log.log_end_offset == 0
+        await until(lambda: partition.log.log_end_offset == 1)
+        assert memory.peak >= before + OPENED_BYTES
 
 
-def test_a_topic_that_is_deleted_while_its_records_are_appended_is_refused_alone(
+async def test_a_topic_that_is_deleted_while_its_records_are_appended_is_refused_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            await until(lambda: members.is_settled("t"))
-            leader = members.leader("t")
-            real = leader.appends.append_all
+    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        await until(lambda: members.is_settled("t"))
+        leader = members.leader("t")
+        real = leader.appends.append_all
 
-            async def deleting(sets: Any) -> Any:
-                found = await real(sets)
-                update = MetadataUpdate(leader.cluster_view.live, {}, ["t"])
-                await leader.cluster_store.updated(update)
-                return found
+        async def deleting(sets: Any) -> Any:
+            found = await real(sets)
+            update = MetadataUpdate(leader.cluster_view.live, {}, ["t"])
+            await leader.cluster_store.updated(update)
+            return found
 
-            monkeypatch.setattr(leader.appends, "append_all", deleting)
-            peer = await Peer.of(leader)
-            found = await produce(peer, "t", made(records(1), Format.V2), Format.V2)
-            assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            peer.close()
-
-    run(work())
+        monkeypatch.setattr(leader.appends, "append_all", deleting)
+        peer = await Peer.of(leader)
+        found = await produce(peer, "t", made(records(1), Format.V2), Format.V2)
+        assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        peer.close()
 
 
-def test_a_follower_that_is_removed_while_its_fetch_is_read_is_refused_as_others_are(
+async def test_a_follower_that_is_removed_while_its_fetch_is_read_is_refused_as_others_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-            await make(members, client, 2)
-            await send(client, "t", 0, records(1))
-            await followed(members)
-            leader = members.leader("t")
-            real, follower_id = leader.replicas.read, 3 - leader.node_id
+    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
+        await make(members, client, 2)
+        await send(client, "t", 0, records(1))
+        await followed(members)
+        leader = members.leader("t")
+        real, follower_id = leader.replicas.read, 3 - leader.node_id
 
-            async def removing(partition: ServedPartition, *work: Any, **named: Any) -> Any:
-                found = await real(partition, *work, **named)
-                role = partition.led()
-                role.renew(role.state, (leader.node_id,), role.version, 0)
-                return found
+        async def removing(partition: ServedPartition, *work: Any, **named: Any) -> Any:
+            found = await real(partition, *work, **named)
+            role = partition.led()
+            role.renew(role.state, (leader.node_id,), role.version, 0)
+            return found
 
-            leader.replicas.partitions["t", 0]._recent.clear()  # it is looked up in a thread
-            peer = await Peer.of(leader)
-            monkeypatch.setattr(leader.replicas, "read", removing)
-            asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
-            request = FetchRequest(replica_id=follower_id, topics=[FetchTopic(topic="t", partitions=[asked])])
-            found = (await peer.ask(request, 11, FetchResponse)).responses[0].partitions[0]
-            assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
-            peer.close()
-
-    run(work())
+        leader.replicas.partitions["t", 0]._recent.clear()  # it is looked up in a thread
+        peer = await Peer.of(leader)
+        monkeypatch.setattr(leader.replicas, "read", removing)
+        asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        request = FetchRequest(replica_id=follower_id, topics=[FetchTopic(topic="t", partitions=[asked])])
+        found = (await peer.ask(request, 11, FetchResponse)).responses[0].partitions[0]
+        assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
+        peer.close()

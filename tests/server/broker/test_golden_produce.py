@@ -131,20 +131,17 @@ def without_producer_id() -> bytes:
 
 
 @pytest.mark.parametrize("version", [3, 5, 8, 11])
-def test_a_set_that_its_request_may_not_carry_is_refused_without_the_start_of_the_log(
+async def test_a_set_that_its_request_may_not_carry_is_refused_without_the_start_of_the_log(
     version: int, folder: Path
 ) -> None:
     wanted = {short_message(size): 87 for size in range(14, 22)} | {without_producer_id(): 53}
 
-    async def work() -> None:
-        async with Running(folder) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            for records, code in wanted.items():
-                part = PartitionProduceData(index=0, records=records)
-                request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="topic", partition_data=[part])])
-                told = (await peer.ask(request, version, ProduceResponse)).responses[0].partition_responses[0]
-                assert (told.error_code, told.base_offset, told.log_start_offset) == (code, -1, -1)
-            peer.close()
-
-    run(work())
+    async with Running(folder) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        for records, code in wanted.items():
+            part = PartitionProduceData(index=0, records=records)
+            request = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="topic", partition_data=[part])])
+            told = (await peer.ask(request, version, ProduceResponse)).responses[0].partition_responses[0]
+            assert (told.error_code, told.base_offset, told.log_start_offset) == (code, -1, -1)
+        peer.close()

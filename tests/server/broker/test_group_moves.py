@@ -96,112 +96,94 @@ def join(member: str = "") -> JoinGroupRequest:
     )
 
 
-def test_a_partition_moves_away_and_back_with_its_groups(tmp_path: Path, gate: Gate) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SETTINGS) as broker:
-            peer = await prepared(broker)
-            broker.groups.resigned(MOVED, 1)
-            assert await committed(peer) == (ErrorCode.NOT_COORDINATOR, [])
-            assert await commit(peer, 8) == ErrorCode.NOT_COORDINATOR
-            broker.groups.elected(MOVED, 2)
-            assert await committed(peer) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
-            assert await commit(peer, 8) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            gate.open.set()
-            assert await loaded(peer) == (ErrorCode.NONE, [7])
-            assert await commit(peer, 8) == ErrorCode.NONE
-            peer.close()
-
-    asyncio.run(work())
+async def test_a_partition_moves_away_and_back_with_its_groups(tmp_path: Path, gate: Gate) -> None:
+    async with Running(tmp_path, SETTINGS) as broker:
+        peer = await prepared(broker)
+        broker.groups.resigned(MOVED, 1)
+        assert await committed(peer) == (ErrorCode.NOT_COORDINATOR, [])
+        assert await commit(peer, 8) == ErrorCode.NOT_COORDINATOR
+        broker.groups.elected(MOVED, 2)
+        assert await committed(peer) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+        assert await commit(peer, 8) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        gate.open.set()
+        assert await loaded(peer) == (ErrorCode.NONE, [7])
+        assert await commit(peer, 8) == ErrorCode.NONE
+        peer.close()
 
 
-def test_members_that_wait_at_a_move_look_for_the_coordinator(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SETTINGS) as broker:
-            peer, other = await prepared(broker), await Peer.of(broker)
-            joined = await peer.ask(join(), 2, JoinGroupResponse)
-            waiting = asyncio.create_task(other.ask(join(), 2, JoinGroupResponse))
-            while len(broker.groups.coordinator.groups["g"].members) < 2:
-                await asyncio.sleep(0)
-            broker.groups.resigned(MOVED, 1)
-            assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
-            beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
-            assert (await peer.ask(beat, 0, HeartbeatResponse)).error_code == ErrorCode.NOT_COORDINATOR
-            peer.close()
-            other.close()
-
-    asyncio.run(work())
+async def test_members_that_wait_at_a_move_look_for_the_coordinator(tmp_path: Path) -> None:
+    async with Running(tmp_path, SETTINGS) as broker:
+        peer, other = await prepared(broker), await Peer.of(broker)
+        joined = await peer.ask(join(), 2, JoinGroupResponse)
+        waiting = asyncio.create_task(other.ask(join(), 2, JoinGroupResponse))
+        while len(broker.groups.coordinator.groups["g"].members) < 2:
+            await asyncio.sleep(0)
+        broker.groups.resigned(MOVED, 1)
+        assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+        beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+        assert (await peer.ask(beat, 0, HeartbeatResponse)).error_code == ErrorCode.NOT_COORDINATOR
+        peer.close()
+        other.close()
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["resigned", "elected again"])
-def test_a_load_that_is_overtaken_installs_nothing(tmp_path: Path, gate: Gate, again: bool) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SETTINGS) as broker:
-            peer = await prepared(broker)
-            broker.groups.resigned(MOVED, 1)
-            broker.groups.elected(MOVED, 2)
-            while not gate.reached.is_set():
-                await asyncio.sleep(0)
-            broker.groups.resigned(MOVED, 3)
-            assert await committed(peer) == (ErrorCode.NOT_COORDINATOR, [])
-            if again:
-                broker.groups.elected(MOVED, 4)
-            gate.open.set()
-            while broker.groups._loader is not None:
-                await asyncio.sleep(0)
-            expected = (ErrorCode.NONE, [7]) if again else (ErrorCode.NOT_COORDINATOR, [])
-            assert await committed(peer) == expected
-            assert gate.loads == 1 + again
-            peer.close()
-
-    asyncio.run(work())
+async def test_a_load_that_is_overtaken_installs_nothing(tmp_path: Path, gate: Gate, again: bool) -> None:
+    async with Running(tmp_path, SETTINGS) as broker:
+        peer = await prepared(broker)
+        broker.groups.resigned(MOVED, 1)
+        broker.groups.elected(MOVED, 2)
+        while not gate.reached.is_set():
+            await asyncio.sleep(0)
+        broker.groups.resigned(MOVED, 3)
+        assert await committed(peer) == (ErrorCode.NOT_COORDINATOR, [])
+        if again:
+            broker.groups.elected(MOVED, 4)
+        gate.open.set()
+        while broker.groups._loader is not None:
+            await asyncio.sleep(0)
+        expected = (ErrorCode.NONE, [7]) if again else (ErrorCode.NOT_COORDINATOR, [])
+        assert await committed(peer) == expected
+        assert gate.loads == 1 + again
+        peer.close()
 
 
-def test_words_of_an_earlier_epoch_are_ignored(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SETTINGS) as broker:
-            peer = await prepared(broker)
-            broker.groups.elected(MOVED, 5)
-            broker.groups.resigned(MOVED, 4)
-            assert await committed(peer) == (ErrorCode.NONE, [7])
-            broker.groups.resigned(MOVED, 6)
-            broker.groups.elected(MOVED, 5)
-            assert await committed(peer) == (ErrorCode.NOT_COORDINATOR, [])
-            peer.close()
-
-    asyncio.run(work())
+async def test_words_of_an_earlier_epoch_are_ignored(tmp_path: Path) -> None:
+    async with Running(tmp_path, SETTINGS) as broker:
+        peer = await prepared(broker)
+        broker.groups.elected(MOVED, 5)
+        broker.groups.resigned(MOVED, 4)
+        assert await committed(peer) == (ErrorCode.NONE, [7])
+        broker.groups.resigned(MOVED, 6)
+        broker.groups.elected(MOVED, 5)
+        assert await committed(peer) == (ErrorCode.NOT_COORDINATOR, [])
+        peer.close()
 
 
-def test_a_leader_that_is_elected_again_keeps_its_members(tmp_path: Path, gate: Gate) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SETTINGS) as broker:
-            peer = await prepared(broker)
-            joined = await peer.ask(join(), 2, JoinGroupResponse)
-            broker.groups.elected(MOVED, 1)
-            beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
-            assert (await peer.ask(beat, 0, HeartbeatResponse)).error_code == ErrorCode.NONE
-            assert gate.loads == 0
-            peer.close()
-
-    asyncio.run(work())
+async def test_a_leader_that_is_elected_again_keeps_its_members(tmp_path: Path, gate: Gate) -> None:
+    async with Running(tmp_path, SETTINGS) as broker:
+        peer = await prepared(broker)
+        joined = await peer.ask(join(), 2, JoinGroupResponse)
+        broker.groups.elected(MOVED, 1)
+        beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+        assert (await peer.ask(beat, 0, HeartbeatResponse)).error_code == ErrorCode.NONE
+        assert gate.loads == 0
+        peer.close()
 
 
-def test_records_that_were_decided_before_a_move_are_not_appended_after_it(tmp_path: Path) -> None:
+async def test_records_that_were_decided_before_a_move_are_not_appended_after_it(tmp_path: Path) -> None:
     """The leader in between may have stored later ones."""
 
-    async def work() -> None:
-        async with Running(tmp_path, SETTINGS) as broker:
-            peer = await prepared(broker)
-            log = broker.logs.logs[TopicPartition(OFFSETS_TOPIC, MOVED)]
-            store = Store(MOVED, broker.groups.coordinator.terms[MOVED].number, ((b"key", b"value"),), None)
-            end = log.log_end_offset
-            broker.groups.resigned(MOVED, 1)
-            broker.groups.elected(MOVED, 2)
-            assert await loaded(peer) == (ErrorCode.NONE, [7])
-            assert await broker.groups.log._append(MOVED, [store]) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-            assert log.log_end_offset == end
-            peer.close()
-
-    asyncio.run(work())
+    async with Running(tmp_path, SETTINGS) as broker:
+        peer = await prepared(broker)
+        log = broker.logs.logs[TopicPartition(OFFSETS_TOPIC, MOVED)]
+        store = Store(MOVED, broker.groups.coordinator.terms[MOVED].number, ((b"key", b"value"),), None)
+        end = log.log_end_offset
+        broker.groups.resigned(MOVED, 1)
+        broker.groups.elected(MOVED, 2)
+        assert await loaded(peer) == (ErrorCode.NONE, [7])
+        assert await broker.groups.log._append(MOVED, [store]) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert log.log_end_offset == end
+        peer.close()
 
 
 @pytest.mark.parametrize(
@@ -242,17 +224,14 @@ def test_commits_are_appended_while_those_before_wait_for_the_in_sync_replicas(
     assert sum(waits) == 3
 
 
-def test_nothing_is_appended_while_too_few_replicas_are_in_sync(
+async def test_nothing_is_appended_while_too_few_replicas_are_in_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, {**SETTINGS, "min.insync.replicas": "2"}) as broker:
-            peer = await prepared(broker)  # a broker alone has no other replica to wait for
-            log = broker.logs.logs[TopicPartition(OFFSETS_TOPIC, MOVED)]
-            partition, end = await broker.replicas.opened(OFFSETS_TOPIC, MOVED), log.log_end_offset
-            monkeypatch.setitem(partition.led().followers, 1, Follower(0, 0, 0))
-            assert await commit(peer, 8) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            assert log.log_end_offset == end
-            peer.close()
-
-    asyncio.run(work())
+    async with Running(tmp_path, {**SETTINGS, "min.insync.replicas": "2"}) as broker:
+        peer = await prepared(broker)  # a broker alone has no other replica to wait for
+        log = broker.logs.logs[TopicPartition(OFFSETS_TOPIC, MOVED)]
+        partition, end = await broker.replicas.opened(OFFSETS_TOPIC, MOVED), log.log_end_offset
+        monkeypatch.setitem(partition.led().followers, 1, Follower(0, 0, 0))
+        assert await commit(peer, 8) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert log.log_end_offset == end
+        peer.close()

@@ -111,33 +111,27 @@ async def read(consumer: aiokafka.AIOKafkaConsumer, count: int) -> set[bytes]:
     return found
 
 
-def test_members_share_the_partitions_and_take_over_from_those_that_leave() -> None:
-    async def work() -> None:
-        async with Broker(SETTINGS) as broker:
-            await send_some(broker)
-            async with member(broker) as first:
-                assert await shared([first]) == [4]
-                async with member(broker) as second, member(broker) as third:
-                    assert await shared([first, second, third]) == [1, 1, 2]
-                assert await shared([first]) == [4]
-
-    asyncio.run(asyncio.wait_for(work(), 120))
+async def test_members_share_the_partitions_and_take_over_from_those_that_leave() -> None:
+    async with Broker(SETTINGS) as broker:
+        await send_some(broker)
+        async with member(broker) as first:
+            assert await shared([first]) == [4]
+            async with member(broker) as second, member(broker) as third:
+                assert await shared([first, second, third]) == [1, 1, 2]
+            assert await shared([first]) == [4]
 
 
 @pytest.mark.parametrize("settings", [{}, {"group_instance_id": "instance"}], ids=["dynamic", "static"])
-def test_a_group_resumes_after_the_broker_was_started_again(tmp_path: Path, settings: dict[str, str]) -> None:
-    async def work() -> None:
-        async with Broker(SETTINGS, directory=tmp_path) as broker:
-            sent = await send_some(broker)
-            async with member(broker, **settings) as consumer:
-                assert await read(consumer, len(sent)) == sent
-                await consumer.commit()
-        async with Broker(SETTINGS, directory=tmp_path) as broker:
-            later = await send_some(broker, first=EACH)
-            async with member(broker, **settings) as consumer:
-                assert await read(consumer, len(later)) == later
-
-    asyncio.run(asyncio.wait_for(work(), 120))
+async def test_a_group_resumes_after_the_broker_was_started_again(tmp_path: Path, settings: dict[str, str]) -> None:
+    async with Broker(SETTINGS, directory=tmp_path) as broker:
+        sent = await send_some(broker)
+        async with member(broker, **settings) as consumer:
+            assert await read(consumer, len(sent)) == sent
+            await consumer.commit()
+    async with Broker(SETTINGS, directory=tmp_path) as broker:
+        later = await send_some(broker, first=EACH)
+        async with member(broker, **settings) as consumer:
+            assert await read(consumer, len(later)) == later
 
 
 def test_kafka_python_consumes_in_a_group_and_its_admin_client_sees_and_deletes_it() -> None:
@@ -171,20 +165,17 @@ def test_kafka_python_consumes_in_a_group_and_its_admin_client_sees_and_deletes_
     assert (refused, deleted) == ({"group": "NonEmptyGroupError"}, {"group": "OK"})
 
 
-def test_aiokafkas_admin_client_describes_and_deletes_groups() -> None:
-    async def work() -> None:
-        async with Broker(SETTINGS) as broker:
-            await send_some(broker)
-            asking = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-            await asking.start()
-            async with member(broker) as consumer:
-                await shared([consumer])
-                assert ("group", "consumer") in await asking.list_consumer_groups()
-                ((described, *_),) = [each.groups for each in await asking.describe_consumer_groups(["group"])]
-                assert described[1:5] == ("group", "Stable", "consumer", "roundrobin")
-            await asking.close()
-
-    asyncio.run(asyncio.wait_for(work(), 120))
+async def test_aiokafkas_admin_client_describes_and_deletes_groups() -> None:
+    async with Broker(SETTINGS) as broker:
+        await send_some(broker)
+        asking = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        await asking.start()
+        async with member(broker) as consumer:
+            await shared([consumer])
+            assert ("group", "consumer") in await asking.list_consumer_groups()
+            ((described, *_),) = [each.groups for each in await asking.describe_consumer_groups(["group"])]
+            assert described[1:5] == ("group", "Stable", "consumer", "roundrobin")
+        await asking.close()
 
 
 @pytest.mark.parametrize("partitions", [50, 3])
@@ -211,42 +202,36 @@ def test_groups_work_whichever_request_created_their_topic(partitions: int) -> N
     assert asyncio.run(asyncio.wait_for(work(), 120)) == partitions
 
 
-def test_offsets_go_with_their_topic_and_groups_with_theirs() -> None:
+async def test_offsets_go_with_their_topic_and_groups_with_theirs() -> None:
     place = ("topic", 0)
 
-    async def work() -> None:
-        async with Broker(SETTINGS) as broker, Client(broker.bootstrap_servers, retry_ms=0) as client:
-            for gone in ("topic", "__consumer_offsets"):
-                await send_some(broker)
-                await groups.commit_offsets(client, "g", {place: Committed(3)})
-                assert await groups.committed_offsets(client, "g", [place]) == {place: Committed(3)}
-                await admin.delete_topic(client, gone)
-                with contextlib.suppress(BrokerError):  # the coordinator is asked for again: its topic has gone
-                    await groups.committed_offsets(client, "g", [place])
-                assert await groups.committed_offsets(client, "g", [place]) == {}
-
-    asyncio.run(asyncio.wait_for(work(), 120))
+    async with Broker(SETTINGS) as broker, Client(broker.bootstrap_servers, retry_ms=0) as client:
+        for gone in ("topic", "__consumer_offsets"):
+            await send_some(broker)
+            await groups.commit_offsets(client, "g", {place: Committed(3)})
+            assert await groups.committed_offsets(client, "g", [place]) == {place: Committed(3)}
+            await admin.delete_topic(client, gone)
+            with contextlib.suppress(BrokerError):  # the coordinator is asked for again: its topic has gone
+                await groups.committed_offsets(client, "g", [place])
+            assert await groups.committed_offsets(client, "g", [place]) == {}
 
 
-def test_our_client_commits_by_both_ways_and_each_has_its_own_offsets(tmp_path: Path) -> None:
+async def test_our_client_commits_by_both_ways_and_each_has_its_own_offsets(tmp_path: Path) -> None:
     place = ("topic", 1)
 
-    async def work() -> None:
-        async with Broker(SETTINGS, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
-            await send_some(broker)
-            assert await groups.committed_offsets(client, "g", [place]) == {}
-            assert await groups.committed_offsets(client, "g", [place], zookeeper=True) == {}
-            await groups.commit_offsets(client, "g", {place: Committed(3, "note", 0)})
-            await groups.commit_offsets(client, "g", {place: Committed(1)}, zookeeper=True)
-            await groups.commit_offsets(client, "g", {place: Committed(2)}, zookeeper=True)
-            with pytest.raises(BrokerError) as refused:
-                await groups.commit_offsets(client, "a/b", {place: Committed(2)}, zookeeper=True)
-            assert refused.value.code == ErrorCode.INVALID_GROUP_ID
-        async with Broker(SETTINGS, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
-            assert await groups.committed_offsets(client, "g", [place]) == {place: Committed(3, "note", 0)}
-            assert await groups.committed_offsets(client, "g", [place], zookeeper=True) == {place: Committed(2)}
-
-    asyncio.run(asyncio.wait_for(work(), 120))
+    async with Broker(SETTINGS, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
+        await send_some(broker)
+        assert await groups.committed_offsets(client, "g", [place]) == {}
+        assert await groups.committed_offsets(client, "g", [place], zookeeper=True) == {}
+        await groups.commit_offsets(client, "g", {place: Committed(3, "note", 0)})
+        await groups.commit_offsets(client, "g", {place: Committed(1)}, zookeeper=True)
+        await groups.commit_offsets(client, "g", {place: Committed(2)}, zookeeper=True)
+        with pytest.raises(BrokerError) as refused:
+            await groups.commit_offsets(client, "a/b", {place: Committed(2)}, zookeeper=True)
+        assert refused.value.code == ErrorCode.INVALID_GROUP_ID
+    async with Broker(SETTINGS, directory=tmp_path) as broker, Client(broker.bootstrap_servers) as client:
+        assert await groups.committed_offsets(client, "g", [place]) == {place: Committed(3, "note", 0)}
+        assert await groups.committed_offsets(client, "g", [place], zookeeper=True) == {place: Committed(2)}
 
 
 def test_every_version_that_is_advertised_is_answered() -> None:
@@ -473,28 +458,25 @@ def test_what_is_appended_for_a_group_is_what_a_real_broker_appends_byte_for_byt
     assert compared > 3
 
 
-def test_what_may_be_done_with_a_group_is_said_where_it_is_asked_for_and_the_group_could_be_described() -> None:
+async def test_what_may_be_done_with_a_group_is_said_where_it_is_asked_for_and_the_group_could_be_described() -> None:
     not_said, said = -(1 << 31), 1 << 3 | 1 << 6 | 1 << 8  # read, delete, describe
 
-    async def work() -> None:
-        async with Broker({"offsets.topic.num.partitions": "1"}) as broker:
-            host, _, port = broker.bootstrap_servers.partition(":")
-            connection = await Connection.open(host, int(port), client_id="test")
+    async with Broker({"offsets.topic.num.partitions": "1"}) as broker:
+        host, _, port = broker.bootstrap_servers.partition(":")
+        connection = await Connection.open(host, int(port), client_id="test")
 
-            async def told(version: int, *, asks: bool) -> tuple[int, int]:
-                request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=asks)
-                response = await connection.send(request, versions=range(version, version + 1))
-                assert isinstance(response, DescribeGroupsResponse)
-                return response.groups[0].error_code, response.groups[0].authorized_operations
+        async def told(version: int, *, asks: bool) -> tuple[int, int]:
+            request = DescribeGroupsRequest(groups=["g"], include_authorized_operations=asks)
+            response = await connection.send(request, versions=range(version, version + 1))
+            assert isinstance(response, DescribeGroupsResponse)
+            return response.groups[0].error_code, response.groups[0].authorized_operations
 
-            for version in (3, 5, 6):
-                assert await told(version, asks=True) == (ErrorCode.NOT_COORDINATOR, not_said)
-            while (await told(5, asks=False))[0] != ErrorCode.NONE:
-                await connection.send(FindCoordinatorRequest(key="g"), versions=range(2, 3))
-            for version in (3, 5):
-                assert await told(version, asks=True) == (ErrorCode.NONE, said)
-                assert await told(version, asks=False) == (ErrorCode.NONE, not_said)
-            assert await told(6, asks=True) == (ErrorCode.GROUP_ID_NOT_FOUND, not_said)
-            await connection.aclose()
-
-    asyncio.run(asyncio.wait_for(work(), 120))
+        for version in (3, 5, 6):
+            assert await told(version, asks=True) == (ErrorCode.NOT_COORDINATOR, not_said)
+        while (await told(5, asks=False))[0] != ErrorCode.NONE:
+            await connection.send(FindCoordinatorRequest(key="g"), versions=range(2, 3))
+        for version in (3, 5):
+            assert await told(version, asks=True) == (ErrorCode.NONE, said)
+            assert await told(version, asks=False) == (ErrorCode.NONE, not_said)
+        assert await told(6, asks=True) == (ErrorCode.GROUP_ID_NOT_FOUND, not_said)
+        await connection.aclose()

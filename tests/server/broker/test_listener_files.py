@@ -57,7 +57,7 @@ def test_a_certificate_that_is_replaced_is_shown_to_later_connections_and_a_brok
     assert caplog.text.count("listener SSL keeps its former files") == 2
 
 
-def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Path) -> None:
+async def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text('jaas=m required user_alice="old";')
 
@@ -68,19 +68,17 @@ def test_users_in_a_file_that_changes_log_in_with_what_it_says_now(tmp_path: Pat
         raw.stream.close()
         return error_of(answer)
 
-    async def work(broker: OnClock) -> None:
-        assert await code_of(broker, "old") == 0
-        users.write_text('jaas=m required user_alice="newer";')
-        broker.clock.advance(1000)
-        assert await code_of(broker, "old") == 58
-        assert await code_of(broker, "newer") == 0
-
     settings = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN",
         "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"${{file:{users}:jaas}}",
         "connection.failed.authentication.delay.ms": "1",
     }  # fmt: skip
-    within(work, OnClock(settings))
+    async with OnClock(settings) as broker:
+        assert await code_of(broker, "old") == 0
+        users.write_text('jaas=m required user_alice="newer";')
+        broker.clock.advance(1000)
+        assert await code_of(broker, "old") == 58
+        assert await code_of(broker, "newer") == 0
 
 
 def test_files_of_another_listener_are_not_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -106,11 +104,16 @@ def test_files_of_another_listener_are_not_read_again(tmp_path: Path, caplog: py
     assert told == ["listener TWO: files were reloaded"]
 
 
-def test_a_second_login_on_a_connection_counts_by_what_the_file_says_now(tmp_path: Path) -> None:
+async def test_a_second_login_on_a_connection_counts_by_what_the_file_says_now(tmp_path: Path) -> None:
     users = tmp_path / "users"
     users.write_text('jaas=m required user_alice="old";')
 
-    async def work(broker: OnClock) -> None:
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"${{file:{users}:jaas}}",
+        "connection.failed.authentication.delay.ms": "1", "connections.max.reauth.ms": "60000",
+    }  # fmt: skip
+    async with OnClock(settings) as broker:
         first, second = await Raw.to(broker), await Raw.to(broker)
         for raw in (first, second):
             await raw.shake()
@@ -120,13 +123,6 @@ def test_a_second_login_on_a_connection_counts_by_what_the_file_says_now(tmp_pat
         for raw, password, code in ((first, b"old", 58), (second, b"newer", 0)):
             assert error_of(await raw.shake()) == 0
             assert error_of(await raw.authenticate(b"\0alice\0" + password)) == code
-
-    settings = {
-        "listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"${{file:{users}:jaas}}",
-        "connection.failed.authentication.delay.ms": "1", "connections.max.reauth.ms": "60000",
-    }  # fmt: skip
-    within(work, OnClock(settings))
 
 
 def test_rules_name_the_owner_of_a_certificate_and_one_without_a_rule_is_not_served(tmp_path: Path) -> None:

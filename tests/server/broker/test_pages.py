@@ -136,191 +136,173 @@ async def scrape(broker: Broker) -> Scraped:
     return Scraped(text)
 
 
-def test_the_counters_equal_those_of_a_ledger_of_sent_and_fetched_records(tmp_path: Path) -> None:
+async def test_the_counters_equal_those_of_a_ledger_of_sent_and_fetched_records(tmp_path: Path) -> None:
     ledger: Counter[tuple[str, ...]] = Counter()
 
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            peer = await Peer.of(broker)
-            for stored in (Format.V0, Format.V1, Format.V2):
-                topic = f"stored.{stored.value}"
-                await broker.topics.create(topic, configs={"message.format.version": stored.value})
-                end = 0
-                for sent in (Format.V0, Format.V1, Format.V2):
-                    for codec, count in ((Codec.NONE, 3), (Codec.GZIP, 5)):
-                        data = made(records(count), sent, codec)
-                        await produce(peer, topic, data, sent)
-                        ledger["requests", "Produce", str(PRODUCE_VERSION[sent])] += 1
-                        ledger["in", topic] += count
-                        ledger["bytes", topic] += len(data)
-                        ledger["converted in", topic] += count if sent is not stored else 0
-                        ledger["sets", topic, sent.value] += 1
-                        end += count
-                for version in (1, 2, 11):
-                    offset = 0
-                    while offset < end:
-                        found = read(await fetch(peer, version, asking(topic, offset)))
-                        ledger["requests", "Fetch", str(version)] += 1
-                        ledger["out", topic] += len(found)
-                        if stored.magic > min(version - 1, 2):
-                            ledger["converted out", topic] += len(found)
-                        offset = found[-1].offset + 1
-            scraped = await scrape(broker)
-            for topic in ("stored.0", "stored.1", "stored.2"):
-                assert scraped.one(TOPICS + "messagesin_total", topic=topic) == ledger["in", topic]
-                assert scraped.one(TOPICS + "bytesin_total", topic=topic) == ledger["bytes", topic]
-                converted = scraped.one(TOPICS + "producemessageconversions_total", topic=topic)
-                assert converted == ledger["converted in", topic]
-                converted = scraped.one(TOPICS + "fetchmessageconversions_total", topic=topic)
-                assert converted == ledger["converted out", topic]
-                for source in "012":
-                    moved = scraped.total("magicbyte_moved_sets_total", topic=topic, source=source, direction="produce")
-                    assert moved == ledger["sets", topic, source]
-                assert scraped.one("kafka_log_log_size", topic=topic) == broker.replicas.partition(topic, 0).log.size
-                assert scraped.one("kafka_log_log_logendoffset", topic=topic) == ledger["in", topic]
-                out = scraped.one(TOPICS + "bytesout_total", topic=topic)
-                assert out == scraped.total("magicbyte_moved_bytes_total", topic=topic, direction="fetch")
-                zero_copy = scraped.one("magicbyte_zero_copy_bytes_total", topic=topic)
-                assert zero_copy == out if topic == "stored.0" else zero_copy < out
-            for (what, *rest), count in ledger.items():
-                if what == "requests":
-                    found = scraped.one("kafka_network_requestmetrics_requests_total", request=rest[0], version=rest[1])
-                    assert found == count
-            fetches = sum(count for what, count in ledger.items() if what[:2] == ("requests", "Fetch"))
-            assert scraped.one("kafka_network_requestmetrics_totaltimems_count", request="Fetch") == fetches
-            assert scraped.of_all(TOPICS + "messagesin_total") == sum(
-                count for what, count in ledger.items() if what[0] == "in"
-            )
-            peer.close()
-
-    run(work())
+    async with Running(tmp_path, SERVED) as broker:
+        peer = await Peer.of(broker)
+        for stored in (Format.V0, Format.V1, Format.V2):
+            topic = f"stored.{stored.value}"
+            await broker.topics.create(topic, configs={"message.format.version": stored.value})
+            end = 0
+            for sent in (Format.V0, Format.V1, Format.V2):
+                for codec, count in ((Codec.NONE, 3), (Codec.GZIP, 5)):
+                    data = made(records(count), sent, codec)
+                    await produce(peer, topic, data, sent)
+                    ledger["requests", "Produce", str(PRODUCE_VERSION[sent])] += 1
+                    ledger["in", topic] += count
+                    ledger["bytes", topic] += len(data)
+                    ledger["converted in", topic] += count if sent is not stored else 0
+                    ledger["sets", topic, sent.value] += 1
+                    end += count
+            for version in (1, 2, 11):
+                offset = 0
+                while offset < end:
+                    found = read(await fetch(peer, version, asking(topic, offset)))
+                    ledger["requests", "Fetch", str(version)] += 1
+                    ledger["out", topic] += len(found)
+                    if stored.magic > min(version - 1, 2):
+                        ledger["converted out", topic] += len(found)
+                    offset = found[-1].offset + 1
+        scraped = await scrape(broker)
+        for topic in ("stored.0", "stored.1", "stored.2"):
+            assert scraped.one(TOPICS + "messagesin_total", topic=topic) == ledger["in", topic]
+            assert scraped.one(TOPICS + "bytesin_total", topic=topic) == ledger["bytes", topic]
+            converted = scraped.one(TOPICS + "producemessageconversions_total", topic=topic)
+            assert converted == ledger["converted in", topic]
+            converted = scraped.one(TOPICS + "fetchmessageconversions_total", topic=topic)
+            assert converted == ledger["converted out", topic]
+            for source in "012":
+                moved = scraped.total("magicbyte_moved_sets_total", topic=topic, source=source, direction="produce")
+                assert moved == ledger["sets", topic, source]
+            assert scraped.one("kafka_log_log_size", topic=topic) == broker.replicas.partition(topic, 0).log.size
+            assert scraped.one("kafka_log_log_logendoffset", topic=topic) == ledger["in", topic]
+            out = scraped.one(TOPICS + "bytesout_total", topic=topic)
+            assert out == scraped.total("magicbyte_moved_bytes_total", topic=topic, direction="fetch")
+            zero_copy = scraped.one("magicbyte_zero_copy_bytes_total", topic=topic)
+            assert zero_copy == out if topic == "stored.0" else zero_copy < out
+        for (what, *rest), count in ledger.items():
+            if what == "requests":
+                found = scraped.one("kafka_network_requestmetrics_requests_total", request=rest[0], version=rest[1])
+                assert found == count
+        fetches = sum(count for what, count in ledger.items() if what[:2] == ("requests", "Fetch"))
+        assert scraped.one("kafka_network_requestmetrics_totaltimems_count", request="Fetch") == fetches
+        assert scraped.of_all(TOPICS + "messagesin_total") == sum(
+            count for what, count in ledger.items() if what[0] == "in"
+        )
+        peer.close()
 
 
-def test_a_set_that_stays_closed_counts_as_a_recompression_avoided_and_one_that_is_opened_as_done(
+async def test_a_set_that_stays_closed_counts_as_a_recompression_avoided_and_one_that_is_opened_as_done(
     tmp_path: Path,
 ) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            await broker.topics.create("topic", configs={"message.format.version": "1"})
-            peer = await Peer.of(broker)
-            for form in (Format.V1, Format.V1, Format.V2):
-                await produce(peer, "topic", made(records(10), form, Codec.GZIP), form)
-            scraped = await scrape(broker)
-            assert scraped.one("magicbyte_recompressions_avoided_total", topic="topic") == 2
-            assert scraped.one("magicbyte_recompressions_done_total", topic="topic") == 1
-            peer.close()
-
-    run(work())
+    async with Running(tmp_path, SERVED) as broker:
+        await broker.topics.create("topic", configs={"message.format.version": "1"})
+        peer = await Peer.of(broker)
+        for form in (Format.V1, Format.V1, Format.V2):
+            await produce(peer, "topic", made(records(10), form, Codec.GZIP), form)
+        scraped = await scrape(broker)
+        assert scraped.one("magicbyte_recompressions_avoided_total", topic="topic") == 2
+        assert scraped.one("magicbyte_recompressions_done_total", topic="topic") == 1
+        peer.close()
 
 
-def test_readers_and_writers_are_shown_by_client_id_software_and_version(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            hello = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.16.1")
-            await peer.ask(hello, 3, ApiVersionsResponse)
-            await produce(peer, "topic", made(records(1), Format.V1), Format.V1)
-            scraped = await scrape(broker)
-            ((labels, count),) = scraped.find("magicbyte_moved_records_total", topic="topic")
-            assert count == 1
-            assert labels == {
-                "topic": "topic",
-                "direction": "produce",
-                "source": "1",
-                "target": "2",
-                "version": "2",
-                "client_id": "test",
-                "software": "librdkafka",
-                "software_version": "2.16.1",
-            }
-            name = {"software": "librdkafka", "software_version": "2.16.1", "listener": "PLAINTEXT"}
-            assert scraped.one("magicbyte_connections", **name) == 1
-            peer.close()
-
-    run(work())
+async def test_readers_and_writers_are_shown_by_client_id_software_and_version(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        hello = ApiVersionsRequest(client_software_name="librdkafka", client_software_version="2.16.1")
+        await peer.ask(hello, 3, ApiVersionsResponse)
+        await produce(peer, "topic", made(records(1), Format.V1), Format.V1)
+        scraped = await scrape(broker)
+        ((labels, count),) = scraped.find("magicbyte_moved_records_total", topic="topic")
+        assert count == 1
+        assert labels == {
+            "topic": "topic",
+            "direction": "produce",
+            "source": "1",
+            "target": "2",
+            "version": "2",
+            "client_id": "test",
+            "software": "librdkafka",
+            "software_version": "2.16.1",
+        }
+        name = {"software": "librdkafka", "software_version": "2.16.1", "listener": "PLAINTEXT"}
+        assert scraped.one("magicbyte_connections", **name) == 1
+        peer.close()
 
 
-def test_errors_are_those_of_a_ledger_of_what_was_answered(tmp_path: Path) -> None:
+async def test_errors_are_those_of_a_ledger_of_what_was_answered(tmp_path: Path) -> None:
     """By request and by Kafka's name of the code, of each partition in an answer; NONE for those that went well."""
 
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            await broker.topics.create("topic", partitions=2)
-            peer = await Peer.of(broker)
-            ledger: Counter[tuple[str, str]] = Counter()
-            sound = made(records(3), Format.V2)
-            broken = bytearray(sound)
-            broken[-1] ^= 1
-            for indexes, data in (((0, 1), sound), ((0, 1, 9), sound), ((0,), bytes(broken))):
-                parts = [PartitionProduceData(index=index, records=data) for index in indexes]
-                asked = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="topic", partition_data=parts)])
-                answer = await peer.ask(asked, 7, ProduceResponse)
-                for each in answer.responses[0].partition_responses:
-                    ledger["Produce", ErrorCode(each.error_code).name] += 1
-            for offset in (0, 3, 77):
-                found = await peer.ask(asking("topic", offset), 11, FetchResponse)
-                for each in (found, found.responses[0].partitions[0]):
-                    ledger["Fetch", ErrorCode(each.error_code).name] += 1
-            assert {code for _, code in ledger} == {
-                "NONE",
-                "CORRUPT_MESSAGE",
-                "UNKNOWN_TOPIC_OR_PARTITION",
-                "OFFSET_OUT_OF_RANGE",
-            }
-            scraped = await scrape(broker)
-            told = {
-                (labels["request"], labels["error"]): count
-                for labels, count in scraped.find("kafka_network_requestmetrics_errors_total")
-            }
-            assert told == ledger
-            peer.close()
-
-    run(work())
+    async with Running(tmp_path, SERVED) as broker:
+        await broker.topics.create("topic", partitions=2)
+        peer = await Peer.of(broker)
+        ledger: Counter[tuple[str, str]] = Counter()
+        sound = made(records(3), Format.V2)
+        broken = bytearray(sound)
+        broken[-1] ^= 1
+        for indexes, data in (((0, 1), sound), ((0, 1, 9), sound), ((0,), bytes(broken))):
+            parts = [PartitionProduceData(index=index, records=data) for index in indexes]
+            asked = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="topic", partition_data=parts)])
+            answer = await peer.ask(asked, 7, ProduceResponse)
+            for each in answer.responses[0].partition_responses:
+                ledger["Produce", ErrorCode(each.error_code).name] += 1
+        for offset in (0, 3, 77):
+            found = await peer.ask(asking("topic", offset), 11, FetchResponse)
+            for each in (found, found.responses[0].partitions[0]):
+                ledger["Fetch", ErrorCode(each.error_code).name] += 1
+        assert {code for _, code in ledger} == {
+            "NONE",
+            "CORRUPT_MESSAGE",
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "OFFSET_OUT_OF_RANGE",
+        }
+        scraped = await scrape(broker)
+        told = {
+            (labels["request"], labels["error"]): count
+            for labels, count in scraped.find("kafka_network_requestmetrics_errors_total")
+        }
+        assert told == ledger
+        peer.close()
 
 
-def test_dashboards_made_for_kafka_find_what_they_ask_for(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            await broker.topics.create("topic")
-            await broker.topics.create("lacking", configs={"min.insync.replicas": "2"})
-            broker.replicas.partition("lacking", 0)
-            peer = await Peer.of(broker)
+async def test_dashboards_made_for_kafka_find_what_they_ask_for(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        await broker.topics.create("topic")
+        await broker.topics.create("lacking", configs={"min.insync.replicas": "2"})
+        broker.replicas.partition("lacking", 0)
+        peer = await Peer.of(broker)
+        await produce(peer, "topic", made(records(1), Format.V2), Format.V2)
+        await fetch(peer, 11, asking("topic", 1, wait_ms=1))
+        scraped = await scrape(broker)
+        assert [name for name in DASHBOARDS if not scraped.find(name)] == []
+        for name, topic, expected in (
+            ("underminisr", "lacking", 1),
+            ("underminisr", "topic", 0),
+            ("atminisr", "lacking", 0),
+            ("atminisr", "topic", 1),
+        ):
+            found = scraped.one(f"kafka_cluster_partition_{name}", topic=topic, partition="0")
+            assert found == expected, (name, topic)
+        assert scraped.one("kafka_server_replicamanager_underminisrpartitioncount") == 1
+        listener = {"listener": "PLAINTEXT", "networkProcessor": "0"}
+        assert scraped.one("kafka_server_socket_server_metrics_connection_count", **listener) == 1
+        peer.close()
+
+
+async def test_syncs_that_appends_wait_for_are_timed(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED | {"log.flush.policy": "group-commit"}) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        for _ in range(3):  # each waits for its own
             await produce(peer, "topic", made(records(1), Format.V2), Format.V2)
-            await fetch(peer, 11, asking("topic", 1, wait_ms=1))
-            scraped = await scrape(broker)
-            assert [name for name in DASHBOARDS if not scraped.find(name)] == []
-            for name, topic, expected in (
-                ("underminisr", "lacking", 1),
-                ("underminisr", "topic", 0),
-                ("atminisr", "lacking", 0),
-                ("atminisr", "topic", 1),
-            ):
-                found = scraped.one(f"kafka_cluster_partition_{name}", topic=topic, partition="0")
-                assert found == expected, (name, topic)
-            assert scraped.one("kafka_server_replicamanager_underminisrpartitioncount") == 1
-            listener = {"listener": "PLAINTEXT", "networkProcessor": "0"}
-            assert scraped.one("kafka_server_socket_server_metrics_connection_count", **listener) == 1
-            peer.close()
-
-    run(work())
-
-
-def test_syncs_that_appends_wait_for_are_timed(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED | {"log.flush.policy": "group-commit"}) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            for _ in range(3):  # each waits for its own
-                await produce(peer, "topic", made(records(1), Format.V2), Format.V2)
-            scraped = await scrape(broker)
-            name = "kafka_log_logflushstats_logflushrateandtimems"
-            assert scraped.one(f"{name}_count") == 3
-            assert scraped.one(f"{name}_sum") > 0
-            assert scraped.one(name, quantile="0.99") >= scraped.one(name, quantile="0.5") > 0
-            peer.close()
-
-    run(work())
+        scraped = await scrape(broker)
+        name = "kafka_log_logflushstats_logflushrateandtimems"
+        assert scraped.one(f"{name}_count") == 3
+        assert scraped.one(f"{name}_sum") > 0
+        assert scraped.one(name, quantile="0.99") >= scraped.one(name, quantile="0.5") > 0
+        peer.close()
 
 
 def test_a_loop_is_idle_as_far_as_it_computes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,33 +320,27 @@ def test_a_loop_is_idle_as_far_as_it_computes_nothing(monkeypatch: pytest.Monkey
     assert idle.share() == pytest.approx(1 - 50 / 61)
 
 
-def test_a_label_may_hold_any_text(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            strange = 'a "quoted" \\ back\nline é'
-            metrics = broker.metrics.of("topic")
-            client = broker.metrics.client(strange, "", "")
-            metrics.produced[Conversion(Format.V1, Format.V1, 2, client)] = Moved(bytes=1)
-            ((labels, _),) = (await scrape(broker)).find("magicbyte_moved_bytes_total")
-            assert labels["client_id"] == r'a "quoted" \\ back\nline é'
-
-    run(work())
+async def test_a_label_may_hold_any_text(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        strange = 'a "quoted" \\ back\nline é'
+        metrics = broker.metrics.of("topic")
+        client = broker.metrics.client(strange, "", "")
+        metrics.produced[Conversion(Format.V1, Format.V1, 2, client)] = Moved(bytes=1)
+        ((labels, _),) = (await scrape(broker)).find("magicbyte_moved_bytes_total")
+        assert labels["client_id"] == r'a "quoted" \\ back\nline é'
 
 
-def test_a_topic_that_is_deleted_leaves_the_page_and_stays_in_the_sums(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            await broker.topics.create("gone")
-            peer = await Peer.of(broker)
-            await produce(peer, "gone", made(records(7), Format.V2), Format.V2)
-            await peer.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000), 1, DeleteTopicsResponse)
-            scraped = await scrape(broker)
-            assert not scraped.find(TOPICS + "messagesin_total", topic="gone")
-            assert not scraped.find("kafka_log_log_size", topic="gone")
-            assert scraped.of_all(TOPICS + "messagesin_total") == 7
-            peer.close()
-
-    run(work())
+async def test_a_topic_that_is_deleted_leaves_the_page_and_stays_in_the_sums(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        await broker.topics.create("gone")
+        peer = await Peer.of(broker)
+        await produce(peer, "gone", made(records(7), Format.V2), Format.V2)
+        await peer.ask(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=1000), 1, DeleteTopicsResponse)
+        scraped = await scrape(broker)
+        assert not scraped.find(TOPICS + "messagesin_total", topic="gone")
+        assert not scraped.find("kafka_log_log_size", topic="gone")
+        assert scraped.of_all(TOPICS + "messagesin_total") == 7
+        peer.close()
 
 
 def documented(page: str) -> set[str]:
@@ -380,47 +356,38 @@ def documented(page: str) -> set[str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="metrics of memory, files and disks are Linux's")
-def test_the_reference_has_every_metric_and_no_other(tmp_path: Path) -> None:
+async def test_the_reference_has_every_metric_and_no_other(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs/reference/metrics.md").read_text(encoding="utf-8")
 
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            assert documented(page) == set((await scrape(broker)).types)
-
-    run(work())
+    async with Running(tmp_path, SERVED) as broker:
+        assert documented(page) == set((await scrape(broker)).types)
 
 
-def test_the_page_is_open_metrics_where_that_is_asked_for(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
-            status, text = await page(broker, "/metrics", "application/openmetrics-text; version=1.0.0")
-            assert status == HTTPStatus.OK
-            names = {each.name for each in openmetrics.text_string_to_metric_families(text)}
-            assert names >= {TOPICS + "messagesin", "kafka_log_log_size", "process_cpu_seconds"}
-            peer.close()
-
-    run(work())
+async def test_the_page_is_open_metrics_where_that_is_asked_for(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        await produce(peer, "topic", made(records(3), Format.V2), Format.V2)
+        status, text = await page(broker, "/metrics", "application/openmetrics-text; version=1.0.0")
+        assert status == HTTPStatus.OK
+        names = {each.name for each in openmetrics.text_string_to_metric_families(text)}
+        assert names >= {TOPICS + "messagesin", "kafka_log_log_size", "process_cpu_seconds"}
+        peer.close()
 
 
-def test_health_is_503_once_the_log_directory_has_failed(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            status, text = await page(broker, "/health")
-            assert (status, json.loads(text)["ready"]) == (HTTPStatus.OK, True)
-            broker.logs.health.error = OSError(5, "Input/output error")
-            status, text = await page(broker, "/health")
-            found = json.loads(text)
-            assert (status, found["ready"], found["live"]) == (HTTPStatus.SERVICE_UNAVAILABLE, False, True)
-            assert "Input/output error" in found["logDirectories"][0]["error"]
-            assert (await page(broker, "/health/live"))[0] == HTTPStatus.OK
-            scraped = await scrape(broker)
-            assert scraped.one("kafka_log_logmanager_offlinelogdirectorycount") == 1
-            broker.logs.health.error = None  # so that it closes its logs
-
-    run(work())
+async def test_health_is_503_once_the_log_directory_has_failed(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        status, text = await page(broker, "/health")
+        assert (status, json.loads(text)["ready"]) == (HTTPStatus.OK, True)
+        broker.logs.health.error = OSError(5, "Input/output error")
+        status, text = await page(broker, "/health")
+        found = json.loads(text)
+        assert (status, found["ready"], found["live"]) == (HTTPStatus.SERVICE_UNAVAILABLE, False, True)
+        assert "Input/output error" in found["logDirectories"][0]["error"]
+        assert (await page(broker, "/health/live"))[0] == HTTPStatus.OK
+        scraped = await scrape(broker)
+        assert scraped.one("kafka_log_logmanager_offlinelogdirectorycount") == 1
+        broker.logs.health.error = None  # so that it closes its logs
 
 
 def test_a_damaged_compacted_log_is_reported_in_one_line_and_two_numbers(
@@ -498,7 +465,7 @@ def test_the_pages_are_for_this_machine_unless_told_otherwise_with_a_warning(
     assert any("open to the network" in each for each in config.warnings()) == is_open
 
 
-def test_pages_with_a_token_are_for_those_who_have_it(tmp_path: Path) -> None:
+async def test_pages_with_a_token_are_for_those_who_have_it(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("s3same-zq\n")
 
@@ -510,19 +477,16 @@ def test_pages_with_a_token_are_for_those_who_have_it(tmp_path: Path) -> None:
         connection.close()
         return found
 
-    async def work() -> None:
-        async with Running(tmp_path / "logs", {**SERVED, "http.token.file": str(path)}) as broker:
-            for page in ("/metrics", "/health", "/nowhere"):
-                for given in (None, "", "s3same-zq", "Bearer", "Bearer s3same", "Bearer s3same-zqx", "Basic s3same-zq"):
-                    told = await asyncio.to_thread(got, broker.http_port, page, given)
-                    assert told == (401, "Bearer", b"Unauthorized\n"), (page, given)
-            status, _, body = await asyncio.to_thread(got, broker.http_port, "/health", "bearer s3same-zq")
-            assert (status, json.loads(body)["ready"]) == (200, True)
-
-    run(work())
+    async with Running(tmp_path / "logs", {**SERVED, "http.token.file": str(path)}) as broker:
+        for page in ("/metrics", "/health", "/nowhere"):
+            for given in (None, "", "s3same-zq", "Bearer", "Bearer s3same", "Bearer s3same-zqx", "Basic s3same-zq"):
+                told = await asyncio.to_thread(got, broker.http_port, page, given)
+                assert told == (401, "Bearer", b"Unauthorized\n"), (page, given)
+        status, _, body = await asyncio.to_thread(got, broker.http_port, "/health", "bearer s3same-zq")
+        assert (status, json.loads(body)["ready"]) == (200, True)
 
 
-def test_pages_over_tls_are_for_those_with_a_certificate_and_the_token(tmp_path: Path) -> None:
+async def test_pages_over_tls_are_for_those_with_a_certificate_and_the_token(tmp_path: Path) -> None:
     authority, token, ca = Authority(), tmp_path / "token", tmp_path / "ca.pem"
     ca.write_text(authority.certificate)
     token.write_text("s3same-zq")
@@ -533,19 +497,16 @@ def test_pages_over_tls_are_for_those_with_a_certificate_and_the_token(tmp_path:
         "http.ssl.truststore.location": str(ca),
     }
 
-    async def work() -> None:
-        async with Running(tmp_path / "logs", settings) as broker:
-            url = f"https://127.0.0.1:{broker.http_port}/metrics"
-            allowed = await scrape_page(url, PageAccess(ca, own, "s3same-zq"))
-            assert "kafka_log_logmanager_offlinelogdirectorycount" in allowed.names()
-            for access in (PageAccess(ca, own), PageAccess(ca, token="s3same-zq"), PageAccess(ca, own, "wrong")):
-                with pytest.raises(NetworkError):
-                    await scrape_page(url, access)
+    async with Running(tmp_path / "logs", settings) as broker:
+        url = f"https://127.0.0.1:{broker.http_port}/metrics"
+        allowed = await scrape_page(url, PageAccess(ca, own, "s3same-zq"))
+        assert "kafka_log_logmanager_offlinelogdirectorycount" in allowed.names()
+        for access in (PageAccess(ca, own), PageAccess(ca, token="s3same-zq"), PageAccess(ca, own, "wrong")):
             with pytest.raises(NetworkError):
-                await scrape_page(f"127.0.0.1:{broker.http_port}")
-            assert (await scrape_page(url, PageAccess(ca, own, "s3same-zq"))).names()
-
-    run(work())
+                await scrape_page(url, access)
+        with pytest.raises(NetworkError):
+            await scrape_page(f"127.0.0.1:{broker.http_port}")
+        assert (await scrape_page(url, PageAccess(ca, own, "s3same-zq"))).names()
 
 
 @pytest.mark.parametrize("setting", ["http.token.file", "http.ssl.keystore.location"])
@@ -648,18 +609,15 @@ def test_clients_beyond_the_bound_are_counted_together_by_version() -> None:
     assert metrics.asking(ClientSoftware("client 0"), "10.0.0.1", 1, 11).count == 1
 
 
-def test_each_client_is_counted_by_address_and_version(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            peer = await Peer.of(broker)
-            told = ApiVersionsRequest(client_software_name="library", client_software_version="1.2")
-            await peer.ask(told, 3, ApiVersionsResponse)
-            await peer.ask(MetadataRequest(topics=[]), 1, MetadataResponse)
-            await peer.ask(MetadataRequest(topics=[]), 1, MetadataResponse)
-            found = await scrape(broker)
-            about = {"address": "127.0.0.1", "software": "library", "software_version": "1.2", "request": "Metadata"}
-            assert found.one("magicbyte_client_requests_total", version="1", **about) == 2
-            last = found.one("magicbyte_client_last_request_timestamp_seconds", version="1", **about)
-            assert last == pytest.approx(broker.clock.now_ms() / 1000, abs=60)
-
-    run(work())
+async def test_each_client_is_counted_by_address_and_version(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        peer = await Peer.of(broker)
+        told = ApiVersionsRequest(client_software_name="library", client_software_version="1.2")
+        await peer.ask(told, 3, ApiVersionsResponse)
+        await peer.ask(MetadataRequest(topics=[]), 1, MetadataResponse)
+        await peer.ask(MetadataRequest(topics=[]), 1, MetadataResponse)
+        found = await scrape(broker)
+        about = {"address": "127.0.0.1", "software": "library", "software_version": "1.2", "request": "Metadata"}
+        assert found.one("magicbyte_client_requests_total", version="1", **about) == 2
+        last = found.one("magicbyte_client_last_request_timestamp_seconds", version="1", **about)
+        assert last == pytest.approx(broker.clock.now_ms() / 1000, abs=60)

@@ -53,50 +53,44 @@ async def read_all(peer: Peer, version: int, end: int) -> int:
     return fetches
 
 
-def test_clients_of_a_topic_are_known_by_their_requests(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            await broker.topics.create("topic", configs={"message.format.version": "1"})
-            peer = await Peer.of(broker)
-            await peer.ask(
-                ApiVersionsRequest(client_software_name="library", client_software_version="1.2"),
-                3,
-                ApiVersionsResponse,
-            )
-            old, new = made(records(10), V0, Codec.GZIP), made(records(30), V1, Codec.GZIP)
-            for data, form in ((old, V0), (new, V1), (new, V1)):
-                await produce(peer, "topic", data, form)
-            await read_all(peer, 1, 70)
-            slices = await read_all(peer, 11, 70)
-            old_writer, writer, old_reader, reader = (await used(broker)).uses["topic"]
-            assert [each.is_consumer for each in (old_writer, writer, old_reader, reader)] == [False, False, True, True]
-            assert [each.format for each in (old_writer, writer, old_reader, reader)] == [V0, V1, V0, V2]
-            assert {each.software for each in (old_writer, writer, old_reader, reader)} == {"library 1.2"}
-            assert (old_writer.records, old_writer.converted, old_writer.bytes) == (10, 10, len(old))
-            assert (writer.records, writer.converted, writer.closed_sets) == (60, 0, 2)
-            assert old_reader.converted == 70
-            assert (reader.converted, reader.closed_sets) == (0, slices)
-            assert reader.bytes == broker.replicas.partition("topic", 0).log.size
-            peer.close()
-
-    run(work())
+async def test_clients_of_a_topic_are_known_by_their_requests(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        await broker.topics.create("topic", configs={"message.format.version": "1"})
+        peer = await Peer.of(broker)
+        await peer.ask(
+            ApiVersionsRequest(client_software_name="library", client_software_version="1.2"),
+            3,
+            ApiVersionsResponse,
+        )
+        old, new = made(records(10), V0, Codec.GZIP), made(records(30), V1, Codec.GZIP)
+        for data, form in ((old, V0), (new, V1), (new, V1)):
+            await produce(peer, "topic", data, form)
+        await read_all(peer, 1, 70)
+        slices = await read_all(peer, 11, 70)
+        old_writer, writer, old_reader, reader = (await used(broker)).uses["topic"]
+        assert [each.is_consumer for each in (old_writer, writer, old_reader, reader)] == [False, False, True, True]
+        assert [each.format for each in (old_writer, writer, old_reader, reader)] == [V0, V1, V0, V2]
+        assert {each.software for each in (old_writer, writer, old_reader, reader)} == {"library 1.2"}
+        assert (old_writer.records, old_writer.converted, old_writer.bytes) == (10, 10, len(old))
+        assert (writer.records, writer.converted, writer.closed_sets) == (60, 0, 2)
+        assert old_reader.converted == 70
+        assert (reader.converted, reader.closed_sets) == (0, slices)
+        assert reader.bytes == broker.replicas.partition("topic", 0).log.size
+        peer.close()
 
 
-def test_between_two_looks_only_what_happened_meanwhile_counts(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path, SERVED) as broker:
-            await broker.topics.create("topic")
-            peer = await Peer.of(broker)
-            await produce(peer, "topic", made(records(10), V2), V2)
-            before = await scrape(f"127.0.0.1:{broker.http_port}")
-            await produce(peer, "topic", made(records(7), V2), V2)
-            found = planner.usage(before, await scrape(f"127.0.0.1:{broker.http_port}"))
-            (writer,) = found.uses["topic"]
-            assert writer.records == 7
-            assert writer.records_per_s == pytest.approx(7 / found.looked_s)
-            peer.close()
-
-    run(work())
+async def test_between_two_looks_only_what_happened_meanwhile_counts(tmp_path: Path) -> None:
+    async with Running(tmp_path, SERVED) as broker:
+        await broker.topics.create("topic")
+        peer = await Peer.of(broker)
+        await produce(peer, "topic", made(records(10), V2), V2)
+        before = await scrape(f"127.0.0.1:{broker.http_port}")
+        await produce(peer, "topic", made(records(7), V2), V2)
+        found = planner.usage(before, await scrape(f"127.0.0.1:{broker.http_port}"))
+        (writer,) = found.uses["topic"]
+        assert writer.records == 7
+        assert writer.records_per_s == pytest.approx(7 / found.looked_s)
+        peer.close()
 
 
 NUMBERS = """# TYPE process_start_time_seconds gauge
@@ -317,54 +311,53 @@ TICK_MS = 10_000  # between two sets, and two looks of retention
     [{"retention.ms": "300000"}, {"retention.ms": "-1", "retention.bytes": "8000"}],
     ids=["by age", "by size"],
 )
-def test_the_old_format_leaves_a_broker_that_runs_when_its_plan_said(settings: dict[str, str], tmp_path: Path) -> None:
+async def test_the_old_format_leaves_a_broker_that_runs_when_its_plan_said(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
     """Settings and segments, rates and the clock are those of the broker; its own maintenance deletes."""
     clock = Clock()
     given = {"log.initial.task.delay.ms": "100000000", "log.retention.check.interval.ms": str(TICK_MS)}
 
-    async def work() -> None:
-        async with (
-            Running(tmp_path, SERVED | given, clock) as broker,
-            Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client,
-        ):
-            peer = await Peer.of(broker)
-            own = {"message.format.version": "1", "segment.bytes": "2000", "file.delete.delay.ms": "0", **settings}
-            await create_topic(client, NewTopic("topic", 1, 1, configs=own))
+    async with (
+        Running(tmp_path, SERVED | given, clock) as broker,
+        Client(f"127.0.0.1:{broker.ports['PLAINTEXT']}") as client,
+    ):
+        peer = await Peer.of(broker)
+        own = {"message.format.version": "1", "segment.bytes": "2000", "file.delete.delay.ms": "0", **settings}
+        await create_topic(client, NewTopic("topic", 1, 1, configs=own))
 
-            async def tick(form: Format) -> None:
-                clock.advance(TICK_MS)
-                rows = [Record(at, clock.ms, 0, b"key", b"value") for at in range(5)]
-                answer = await produce(peer, "topic", made(rows, form), form)
-                assert not answer.error_code
-                maintenance = background_of(broker).maintenance()
-                while maintenance.step(1, Moment.fixed(clock.ms)).action is not Action.NOTHING:
-                    pass
+        async def tick(form: Format) -> None:
+            clock.advance(TICK_MS)
+            rows = [Record(at, clock.ms, 0, b"key", b"value") for at in range(5)]
+            answer = await produce(peer, "topic", made(rows, form), form)
+            assert not answer.error_code
+            maintenance = background_of(broker).maintenance()
+            while maintenance.step(1, Moment.fixed(clock.ms)).action is not Action.NOTHING:
+                pass
 
-            async def look() -> Scrape:
-                found = await scrape(f"127.0.0.1:{broker.http_port}")
-                found.at = Moment.of(clock)
-                return found
+        async def look() -> Scrape:
+            found = await scrape(f"127.0.0.1:{broker.http_port}")
+            found.at = Moment.of(clock)
+            return found
 
-            for _ in range(25):
-                await tick(V1)
-            await alter_configs(client, ConfigResource.TOPIC, "topic", {**own, "message.format.version": "2"})
-            before = await look()
+        for _ in range(25):
+            await tick(V1)
+        await alter_configs(client, ConfigResource.TOPIC, "topic", {**own, "message.format.version": "2"})
+        before = await look()
+        await tick(V2)
+        used = planner.usage(before, await look())
+        told = (await planner.look_at_cluster(client, [], 0)).topics
+        found = planner.joined(planner.look_at_directories(discover([str(tmp_path)]), {}), told)
+        (topic,) = (await planner.plan(found, used, now_ms=clock.ms, rehearsals=0)).topics
+        assert (topic.stage.phase, topic.stage.step) == (Phase.TWO, Step.WAIT)
+        said = topic.leaves_ms
+        assert said is not None
+        assert said > clock.ms
+        while has_older_format(tmp_path):
+            assert clock.ms < said + 2 * TICK_MS, "it is still there"
             await tick(V2)
-            used = planner.usage(before, await look())
-            told = (await planner.look_at_cluster(client, [], 0)).topics
-            found = planner.joined(planner.look_at_directories(discover([str(tmp_path)]), {}), told)
-            (topic,) = (await planner.plan(found, used, now_ms=clock.ms, rehearsals=0)).topics
-            assert (topic.stage.phase, topic.stage.step) == (Phase.TWO, Step.WAIT)
-            said = topic.leaves_ms
-            assert said is not None
-            assert said > clock.ms
-            while has_older_format(tmp_path):
-                assert clock.ms < said + 2 * TICK_MS, "it is still there"
-                await tick(V2)
-            assert abs(clock.ms - said) <= 2 * TICK_MS  # sets come whole, and retention looks once in a tick
-            peer.close()
-
-    run(work())
+        assert abs(clock.ms - said) <= 2 * TICK_MS  # sets come whole, and retention looks once in a tick
+        peer.close()
 
 
 def has_older_format(folder: Path) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import pytest
@@ -36,7 +37,7 @@ from magicbyte.server.stores.znodes import layout
 from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 from magicbyte.testing.world import World
 from server.broker.builders import asking, made, records
-from server.broker.serving import Clock, OnClock, Peer, within
+from server.broker.serving import Clock, OnClock, Peer
 
 PLAIN: Final = {"listeners": "PLAINTEXT://127.0.0.1:0"}
 PRODUCE, FETCH, TIME, MUTATION = (each.value for each in QuotaType)
@@ -44,17 +45,15 @@ RATE: Final = "connection_creation_rate"
 Entity = dict[str, str | None]
 
 
-def served(work: Callable[[OnClock, Peer], Awaitable[None]], **settings: str) -> None:
-    """Run `work` with a broker whose clock stands still, which has a topic t, and a connection to it."""
+@contextlib.asynccontextmanager
+async def served(**settings: str) -> AsyncIterator[tuple[OnClock, Peer]]:
+    """Yield a broker whose clock stands still, which has a topic t, and a connection to it."""
     given = PLAIN | {name.replace("_", "."): value for name, value in settings.items()}
-
-    async def connected(broker: OnClock) -> None:
+    async with OnClock(given) as broker:
         peer = await Peer.of(broker.served)
         await peer.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 8, MetadataResponse)
-        await work(broker, peer)
+        yield broker, peer
         peer.close()
-
-    within(connected, OnClock(given))
 
 
 def change(entity: Entity, values: dict[str, float | None], *, only: bool = False) -> altering.AlterClientQuotasRequest:
@@ -73,12 +72,10 @@ async def put(peer: Peer, entity: Entity, **values: float | None) -> ErrorCode:
 
 
 @pytest.mark.parametrize("entity", [{USER: "a", CLIENT_ID: "b"}, {CLIENT_ID: "b", USER: None}])
-def test_the_parts_of_a_changed_entity_come_in_kafkas_order(entity: Entity) -> None:
-    async def work(_: OnClock, peer: Peer) -> None:
+async def test_the_parts_of_a_changed_entity_come_in_kafkas_order(entity: Entity) -> None:
+    async with served() as (_, peer):
         answer = await peer.ask(change(entity, {PRODUCE: 1}), 1, altering.AlterClientQuotasResponse)
         assert [part.entity_type for part in answer.entries[0].entity] == [CLIENT_ID, USER]
-
-    served(work)
 
 
 async def told(
@@ -109,8 +106,8 @@ async def produce(peer: Peer, size: int) -> ProduceResponse:
 # ---- how long clients are held back
 
 
-def test_produced_bytes_beyond_the_quota_are_taken_and_the_answer_says_how_long_to_wait() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_produced_bytes_beyond_the_quota_are_taken_and_the_answer_says_how_long_to_wait() -> None:
+    async with served() as (broker, peer):
         assert await put(peer, {CLIENT_ID: "test"}, **{PRODUCE: 1000}) == ErrorCode.NONE
         request = produced(15_000)
         size = request.size(7) + 10 + len("test")  # the header: key, version, number, client id
@@ -122,11 +119,9 @@ def test_produced_bytes_beyond_the_quota_are_taken_and_the_answer_says_how_long_
         assert (await produce(other, 15_000)).throttle_time_ms == round(2 * size - 10_084)
         other.close()
 
-    served(work)
 
-
-def test_79_a_fetch_beyond_the_quota_gets_nothing_and_the_same_offset_later() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_79_a_fetch_beyond_the_quota_gets_nothing_and_the_same_offset_later() -> None:
+    async with served() as (broker, peer):
         await produce(peer, 600)
         await produce(peer, 600)
         await put(peer, {USER: None}, **{FETCH: 100})
@@ -148,11 +143,9 @@ def test_79_a_fetch_beyond_the_quota_gets_nothing_and_the_same_offset_later() ->
         assert again.responses[0].partitions[0].records
         later.close()
 
-    served(work)
 
-
-def test_a_set_that_is_larger_than_what_may_be_had_at_once_is_refused_again_and_again() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_a_set_that_is_larger_than_what_may_be_had_at_once_is_refused_again_and_again() -> None:
+    async with served() as (broker, peer):
         await produce(peer, 5000)
         await put(peer, {CLIENT_ID: "test"}, **{FETCH: 100})
         for _ in range(3):
@@ -163,11 +156,9 @@ def test_a_set_that_is_larger_than_what_may_be_had_at_once_is_refused_again_and_
             other.close()
             broker.clock.advance(60_000)
 
-    served(work)
 
-
-def test_a_session_continues_after_a_throttled_fetch() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_a_session_continues_after_a_throttled_fetch() -> None:
+    async with served() as (broker, peer):
         await produce(peer, 600)
         begun = await peer.ask(asking("t", 0, session_epoch=0), 11, FetchResponse)
         await put(peer, {CLIENT_ID: "test"}, **{FETCH: 10})
@@ -189,11 +180,9 @@ def test_a_session_continues_after_a_throttled_fetch() -> None:
         assert got.responses[0].partitions[0].records
         last.close()
 
-    served(work)
 
-
-def test_followers_are_held_back_by_no_quota_of_clients() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_followers_are_held_back_by_no_quota_of_clients() -> None:
+    async with served() as (broker, peer):
         await produce(peer, 600)
         await put(peer, {USER: None}, **{FETCH: 1, TIME: 0})
         other = await Peer.of(broker.served)
@@ -201,18 +190,14 @@ def test_followers_are_held_back_by_no_quota_of_clients() -> None:
         assert answer.throttle_time_ms == 0
         other.close()
 
-    served(work)
 
-
-def test_80_time_of_requests_is_limited_for_a_second_at_most() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_80_time_of_requests_is_limited_for_a_second_at_most() -> None:
+    async with served() as (broker, peer):
         await put(peer, {CLIENT_ID: "test"}, **{TIME: 1e-9})
         other = await Peer.of(broker.served)
         answer = await other.ask(MetadataRequest(topics=None), 8, MetadataResponse)
         assert answer.throttle_time_ms == 1000
         other.close()
-
-    served(work)
 
 
 def in_virtual_time(work: Callable[[World, Connection], Awaitable[None]], **settings: str) -> None:
@@ -308,8 +293,8 @@ def topics(*sizes: int, prefix: str = "new") -> create_topics.CreateTopicsReques
     )
 
 
-def test_81_topics_are_refused_while_partitions_are_owed_and_before_version_6_made_and_held_back() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_81_topics_are_refused_while_partitions_are_owed_and_before_version_6_made_and_held_back() -> None:
+    async with served() as (broker, peer):
         await put(peer, {USER: "ANONYMOUS"}, **{MUTATION: 1})
         broker.clock.advance(60_000)
         strict = await peer.ask(topics(11, 1, 1), 6, create_topics.CreateTopicsResponse)
@@ -326,11 +311,9 @@ def test_81_topics_are_refused_while_partitions_are_owed_and_before_version_6_ma
         assert lenient.throttle_time_ms == 2000
         other.close()
 
-    served(work)
 
-
-def test_deletions_and_new_partitions_are_counted_too_and_what_is_refused_otherwise_is_not() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_deletions_and_new_partitions_are_counted_too_and_what_is_refused_otherwise_is_not() -> None:
+    async with served() as (broker, peer):
         made = await peer.ask(topics(20, 1, 1), 6, create_topics.CreateTopicsResponse)
         assert [each.error_code for each in made.topics] == [0, 0, 0]
         await put(peer, {USER: "ANONYMOUS"}, **{MUTATION: 1})
@@ -353,25 +336,21 @@ def test_deletions_and_new_partitions_are_counted_too_and_what_is_refused_otherw
         assert done.throttle_time_ms == 25_000
         other.close()
 
-    served(work)
 
-
-def test_topics_that_are_created_by_a_metadata_request_throttle_its_client() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_topics_that_are_created_by_a_metadata_request_throttle_its_client() -> None:
+    async with served() as (_, peer):
         await put(peer, {CLIENT_ID: "test"}, **{MUTATION: 0.1})
         asked = MetadataRequest(topics=[MetadataRequestTopic(name=f"asked-{number}") for number in range(3)])
         answer = await peer.ask(asked, 8, MetadataResponse)
         assert {each.error_code for each in answer.topics} == {ErrorCode.LEADER_NOT_AVAILABLE}
         assert answer.throttle_time_ms == 19_000  # 1.9 of 1.1 are owed
 
-    served(work)
-
 
 # ---- rates of connections
 
 
-def test_82_connections_beyond_the_rate_of_an_address_are_closed_unread_after_a_time() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_82_connections_beyond_the_rate_of_an_address_are_closed_unread_after_a_time() -> None:
+    async with served() as (broker, peer):
         await put(peer, {IP: "127.0.0.1"}, **{RATE: 1})
         broker.clock.advance(60_000)
         many = [await Peer.of(broker.served) for _ in range(15)]
@@ -386,11 +365,10 @@ def test_82_connections_beyond_the_rate_of_an_address_are_closed_unread_after_a_
         for each in (*many, more):
             each.close()
 
-    served(work)
 
-
-def test_connections_beyond_the_rate_of_a_listener_wait() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_connections_beyond_the_rate_of_a_listener_wait() -> None:
+    settings = {"listener.name.plaintext.max.connection.creation.rate": "1", "quota.window.num": "11"}
+    async with served(**settings) as (broker, peer):
         loop = asyncio.get_running_loop()
         began = loop.time()
         many = [peer, *[await Peer.of(broker.served) for _ in range(10)]]
@@ -400,14 +378,12 @@ def test_connections_beyond_the_rate_of_a_listener_wait() -> None:
         for each in many[1:]:
             each.close()
 
-    served(work, **{"listener.name.plaintext.max.connection.creation.rate": "1", "quota.window.num": "11"})
-
 
 # ---- what changes quotas, and tells them
 
 
-def test_quotas_are_listed_as_filtered() -> None:
-    async def work(_: OnClock, peer: Peer) -> None:
+async def test_quotas_are_listed_as_filtered() -> None:
+    async with served() as (_, peer):
         entities: list[Entity] = [
             {USER: "a b"}, {USER: None}, {USER: "a b", CLIENT_ID: "c/d"}, {USER: None, CLIENT_ID: None},
             {CLIENT_ID: "c/d"}, {CLIENT_ID: None}, {IP: "10.0.0.1"}, {IP: None},
@@ -435,8 +411,6 @@ def test_quotas_are_listed_as_filtered() -> None:
         assert await told(peer, (IP, 1, None)) == some(7)
         assert await told(peer, (IP, 2, None), strict=True) == some(6, 7)
 
-    served(work)
-
 
 @pytest.mark.parametrize(
     ("components", "code"),
@@ -449,11 +423,9 @@ def test_quotas_are_listed_as_filtered() -> None:
         ([(USER, 0, None)], ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_filter_that_is_none_is_refused(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
-    async def work(_: OnClock, peer: Peer) -> None:
+async def test_a_filter_that_is_none_is_refused(components: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
+    async with served() as (_, peer):
         assert await told(peer, *components) == {"error": {"code": code}}
-
-    served(work)
 
 
 BAD: Final[list[tuple[Entity, dict[str, float]]]] = [
@@ -474,19 +446,19 @@ BAD: Final[list[tuple[Entity, dict[str, float]]]] = [
 
 
 @pytest.mark.parametrize(("entity", "values"), BAD)
-def test_75_a_change_that_is_none_is_refused_and_others_are_made(entity: Entity, values: dict[str, float]) -> None:
-    async def work(_: OnClock, peer: Peer) -> None:
+async def test_75_a_change_that_is_none_is_refused_and_others_are_made(
+    entity: Entity, values: dict[str, float]
+) -> None:
+    async with served() as (_, peer):
         both = change({USER: "good"}, {PRODUCE: 7})
         both.entries += change(entity, dict(values)).entries
         answer = await peer.ask(both, 1, altering.AlterClientQuotasResponse)
         assert [each.error_code for each in answer.entries] == [0, ErrorCode.INVALID_REQUEST]
         assert await told(peer) == {((USER, "good"),): {PRODUCE: 7}}
 
-    served(work)
 
-
-def test_odd_changes_that_kafka_takes_are_taken() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_odd_changes_that_kafka_takes_are_taken() -> None:
+    async with served() as (broker, peer):
         assert await put(peer, {USER: "a"}, **{"SCRAM-SHA-256": 1}) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert await put(peer, {USER: "a"}, **{PRODUCE: float("nan"), TIME: -5, MUTATION: 1e20}) == ErrorCode.NONE
         assert await told(peer) == {((USER, "a"),): {PRODUCE: 0, TIME: -5, MUTATION: 1e20}}
@@ -505,11 +477,9 @@ def test_odd_changes_that_kafka_takes_are_taken() -> None:
         assert [each.error_code for each in checked.entries] == [0]
         assert await told(peer) == {((USER, "b"),): {PRODUCE: 2}}
 
-    served(work)
 
-
-def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_after_a_restart() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_after_a_restart() -> None:
+    async with served() as (broker, peer):
         metadata = broker.served.metadata
         metadata.create("/config/users/a%3Db", layout.dump_config({"SCRAM-SHA-256": "kept"}))
         await put(peer, {USER: "a=b"}, **{PRODUCE: 1024, TIME: 200})
@@ -540,8 +510,6 @@ def test_quotas_are_where_kafka_has_them_with_the_secrets_of_users_and_hold_afte
         metadata.set("/config/users/a%3Db", b"no json")
         await broker.served.cluster_store.reread([("users", "a%3Db")])
         assert len(await told(peer)) == 3  # the others
-
-    served(work)
 
 
 @pytest.mark.parametrize(
@@ -576,8 +544,10 @@ def test_what_another_broker_changes_in_the_node_of_a_user_meanwhile_is_not_lost
     assert store.get(path).data == found
 
 
-def test_a_users_quota_and_credential_that_are_set_at_once_are_both_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_a_users_quota_and_credential_that_are_set_at_once_are_both_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served() as (broker, peer):
         runtime, proceed, begun = broker.served.runtime, asyncio.Event(), asyncio.Event()
         run, other = runtime.writing.run, await Peer.of(broker.served)
 
@@ -601,11 +571,9 @@ def test_a_users_quota_and_credential_that_are_set_at_once_are_both_stored(monke
         assert stored.keys() == {"SCRAM-SHA-256", PRODUCE}
         other.close()
 
-    served(work)
 
-
-def test_of_two_looks_at_a_quota_the_later_one_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_of_two_looks_at_a_quota_the_later_one_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with served() as (broker, peer):
         runtime, metadata, proceed = broker.served.runtime, broker.served.metadata, asyncio.Event()
         store = broker.served.cluster_store
         await put(peer, {CLIENT_ID: "test"}, **{PRODUCE: 1000})
@@ -629,8 +597,6 @@ def test_of_two_looks_at_a_quota_the_later_one_holds(monkeypatch: pytest.MonkeyP
             assert not runtime.quotas.is_limiting
             metadata.set("/config/clients/test", layout.dump_config({PRODUCE: "1000"}))
 
-    served(work)
-
 
 def test_quotas_reach_all_brokers_of_a_cluster() -> None:
     with World(1) as world:
@@ -649,8 +615,8 @@ def test_quotas_reach_all_brokers_of_a_cluster() -> None:
         world.run(history())
 
 
-def test_numbers_of_clients_with_quotas_are_on_the_page_of_metrics() -> None:
-    async def work(broker: OnClock, peer: Peer) -> None:
+async def test_numbers_of_clients_with_quotas_are_on_the_page_of_metrics() -> None:
+    async with served(http_address="127.0.0.1:0") as (broker, peer):
         await put(peer, {CLIENT_ID: "test"}, **{PRODUCE: 1000})
         wait_ms = (await produce(peer, 15_000)).throttle_time_ms
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.served.http_port)
@@ -659,5 +625,3 @@ def test_numbers_of_clients_with_quotas_are_on_the_page_of_metrics() -> None:
         writer.close()
         assert f'kafka_server_produce_throttle_time{{client_id="test",user=""}} {wait_ms}' in page
         assert 'magicbyte_produce_quota{client_id="test",user=""} 1000' in page
-
-    served(work, http_address="127.0.0.1:0")

@@ -39,10 +39,10 @@ async def logged_in(broker: Broker) -> Raw:
     return raw
 
 
-def test_a_login_says_how_long_it_is_valid_and_a_later_request_loses_the_connection() -> None:
+async def test_a_login_says_how_long_it_is_valid_and_a_later_request_loses_the_connection() -> None:
     """Check 14."""
 
-    async def work(broker: Timed) -> None:
+    async with Timed() as broker:
         raw = await Raw.to(broker)
         await raw.shake()
         assert lifetime_of(await raw.authenticate(ALICE)) == LIFETIME_MS
@@ -50,11 +50,9 @@ def test_a_login_says_how_long_it_is_valid_and_a_later_request_loses_the_connect
         broker.clock.advance(LIFETIME_MS + 1)
         assert await raw.ask(METADATA) == b""
 
-    within(work, Timed())
 
-
-def test_clients_without_the_notice_are_held_to_it_too() -> None:
-    async def work(broker: Timed) -> None:
+async def test_clients_without_the_notice_are_held_to_it_too() -> None:
+    async with Timed() as broker:
         for head in (None, HANDSHAKE_V0):
             raw = await Raw.to(broker)
             await raw.shake(head=head or HANDSHAKE_V1)
@@ -66,14 +64,12 @@ def test_clients_without_the_notice_are_held_to_it_too() -> None:
             broker.clock.advance(LIFETIME_MS + 1)
             assert await raw.ask(METADATA) == b""
 
-    within(work, Timed())
-
 
 @pytest.mark.parametrize("passed_ms", [1000, LIFETIME_MS + 1])
-def test_a_second_login_before_or_after_the_end_begins_a_new_session(passed_ms: int) -> None:
+async def test_a_second_login_before_or_after_the_end_begins_a_new_session(passed_ms: int) -> None:
     """Check 15."""
 
-    async def work(broker: Timed) -> None:
+    async with Timed() as broker:
         raw = await logged_in(broker)
         broker.clock.advance(passed_ms)
         assert error_of(await raw.shake()) == 0
@@ -83,14 +79,12 @@ def test_a_second_login_before_or_after_the_end_begins_a_new_session(passed_ms: 
         broker.clock.advance(60_001)
         assert await raw.ask(METADATA) == b""
 
-    within(work, Timed())
-
 
 @pytest.mark.parametrize(("token", "why"), [(BOB, b"from User.alice: User.bob"), (WRONG, b"Invalid username")])
-def test_a_second_login_as_another_user_is_refused(token: bytes, why: bytes) -> None:
+async def test_a_second_login_as_another_user_is_refused(token: bytes, why: bytes) -> None:
     """Check 16."""
 
-    async def work(broker: Timed) -> None:
+    async with Timed() as broker:
         raw = await logged_in(broker)
         assert error_of(await raw.shake()) == 0
         answer = await raw.authenticate(token)
@@ -98,35 +92,29 @@ def test_a_second_login_as_another_user_is_refused(token: bytes, why: bytes) -> 
         assert why in answer
         assert await raw.answer() == b""
 
-    within(work, Timed())
 
-
-def test_a_second_login_by_another_mechanism_ends_the_connection() -> None:
+async def test_a_second_login_by_another_mechanism_ends_the_connection() -> None:
     """Check 16."""
 
-    async def work(broker: Timed) -> None:
+    async with Timed() as broker:
         raw = await logged_in(broker)
         assert error_of(await raw.shake("SCRAM-SHA-256")) == 0
         assert await raw.authenticate(b"n,,n=alice,r=abc") == b""
         raw = await logged_in(broker)
         assert await raw.shake("GSSAPI") == b""
 
-    within(work, Timed())
 
-
-def test_another_request_in_a_second_login_ends_the_connection() -> None:
-    async def work(broker: Timed) -> None:
+async def test_another_request_in_a_second_login_ends_the_connection() -> None:
+    async with Timed() as broker:
         raw = await logged_in(broker)
         assert error_of(await raw.shake()) == 0
         assert await raw.ask(METADATA) == b""
 
-    within(work, Timed())
 
-
-def test_a_third_login_within_a_second_of_the_second_is_not_begun_and_ends_nothing() -> None:
+async def test_a_third_login_within_a_second_of_the_second_is_not_begun_and_ends_nothing() -> None:
     """Check 17."""
 
-    async def work(broker: Timed) -> None:
+    async with Timed() as broker:
         raw = await logged_in(broker)
         assert error_of(await raw.shake()) == 0
         assert error_of(await raw.authenticate(ALICE)) == 0
@@ -135,31 +123,25 @@ def test_a_third_login_within_a_second_of_the_second_is_not_begun_and_ends_nothi
         broker.clock.advance(1000)
         assert error_of(await raw.shake()) == 0
 
-    within(work, Timed())
 
-
-def test_a_large_request_is_answered_behind_a_second_login() -> None:
+async def test_a_large_request_is_answered_behind_a_second_login() -> None:
     """Frames of a login are small."""
     nothing = bytes.fromhex("0000000300000001000163ffff000100000000" + "00000000") + bytes(600 << 10)
 
-    async def work(broker: Timed) -> None:
+    async with Timed() as broker:
         raw = await logged_in(broker)
         assert await raw.ask(nothing)
         assert error_of(await raw.shake()) == 0
         assert error_of(await raw.authenticate(ALICE)) == 0
         assert await raw.ask(nothing)
 
-    within(work, Timed())
 
-
-def test_a_mechanism_may_have_a_time_of_its_own() -> None:
-    async def work(broker: Timed) -> None:
+async def test_a_mechanism_may_have_a_time_of_its_own() -> None:
+    async with Timed(listener__name__sasl_plaintext__plain__connections__max__reauth__ms="7000") as broker:
         raw = await Raw.to(broker)
         await raw.shake()
         assert lifetime_of(await raw.authenticate(ALICE)) == 7000
         assert not broker.served.config.warnings()
-
-    within(work, Timed(listener__name__sasl_plaintext__plain__connections__max__reauth__ms="7000"))
 
 
 def test_a_time_that_is_none_stops_the_start() -> None:
@@ -172,10 +154,10 @@ def test_a_time_that_is_none_stops_the_start() -> None:
         within(work, broker)
 
 
-def test_our_client_logs_in_again_before_its_login_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_our_client_logs_in_again_before_its_login_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("magicbyte.access.client.connection._RENEWED_AT", 0.0)
 
-    async def work(broker: Timed) -> None:
+    async with Timed() as broker:
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client("alice")) as client:
             await client.topics()
@@ -184,5 +166,3 @@ def test_our_client_logs_in_again_before_its_login_ends(monkeypatch: pytest.Monk
             assert first.is_stale
             assert await client.connection(node) is not first
             await client.topics()
-
-    within(work, Timed())

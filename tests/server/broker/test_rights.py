@@ -1,8 +1,9 @@
 """Who may do what, over a connection. Numbers in brackets are those of the specification's checks."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -103,22 +104,17 @@ async def give(
     await broker.authorizer.change(resource, add=frozenset({AccessControlEntry(ANONYMOUS, permission, operation)}))
 
 
-def serving(
-    folder: Path, work: Callable[[Broker, Peer], Awaitable[None]], settings: dict[str, str] | None = None
-) -> None:
-    """Do something with a broker that has ACLs, of which topics `t` and `u` are, and a connection to it."""
-
-    async def run() -> None:
-        async with Running(folder, {**ACLS, **(settings or {})}) as broker:
-            await broker.parts.topic_changes.create("t")
-            await broker.parts.topic_changes.create("u")
-            peer = await Peer.of(broker)
-            try:
-                await work(broker, peer)
-            finally:
-                peer.close()
-
-    asyncio.run(run())
+@contextlib.asynccontextmanager
+async def serving(folder: Path, settings: dict[str, str] | None = None) -> AsyncIterator[tuple[Broker, Peer]]:
+    """Yield a broker with ACLs and with the topics `t` and `u`, and a connection to it."""
+    async with Running(folder, {**ACLS, **(settings or {})}) as broker:
+        await broker.parts.topic_changes.create("t")
+        await broker.parts.topic_changes.create("u")
+        peer = await Peer.of(broker)
+        try:
+            yield broker, peer
+        finally:
+            peer.close()
 
 
 def test_every_api_needs_a_right_but_those_before_and_of_a_login() -> None:
@@ -328,8 +324,8 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
 ]
 
 
-def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothing_else(tmp_path: Path) -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothing_else(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, peer):
         asked = set[int]()
         for message, codes in REFUSED:
             assert message.API_KEY is not None
@@ -355,11 +351,9 @@ def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothing_else
         listed = await peer.ask(list_groups.ListGroupsRequest(), 4, list_groups.ListGroupsResponse)  # [63]
         assert (listed.error_code, listed.groups) == (0, [])
 
-    serving(tmp_path, work)
 
-
-def test_what_is_allowed_is_done_and_the_rest_refused_in_one_answer(tmp_path: Path) -> None:  # [55, 56, 58, 59]
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_what_is_allowed_is_done_and_the_rest_refused_in_one_answer(tmp_path: Path) -> None:  # [55, 56, 58, 59]
+    async with serving(tmp_path) as (broker, peer):
         await give(broker, AclOperation.WRITE)
         parts = [produce.PartitionProduceData(index=0)]
         topics = [produce.TopicProduceData(name=each, partition_data=parts) for each in ("u", "t")]
@@ -378,11 +372,9 @@ def test_what_is_allowed_is_done_and_the_rest_refused_in_one_answer(tmp_path: Pa
         silent = produce.ProduceRequest(acks=0, topic_data=topics[:1])
         assert await peer.exchange(bytes(write_request(silent, 8, correlation_id=1, client_id=""))) == CLOSED
 
-    serving(tmp_path, work)
 
-
-def test_a_producer_needs_its_id_and_the_topics_and_groups_of_its_transaction(tmp_path: Path) -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_a_producer_needs_its_id_and_the_topics_and_groups_of_its_transaction(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, peer):
         assert await transacting.send(peer, transacting.Pair(7, 0), ("t", 0), 0, b"a") == (NO_ID, -1)
         for operation in (AclOperation.WRITE, AclOperation.DESCRIBE):
             await give(broker, operation, ResourceType.TRANSACTIONAL_ID, "x")
@@ -409,11 +401,9 @@ def test_a_producer_needs_its_id_and_the_topics_and_groups_of_its_transaction(tm
         await give(broker, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, "x", permission=Permission.DENY)
         assert not (await peer.ask(ListTransactionsRequest(), 0, ListTransactionsResponse)).transaction_states
 
-    serving(tmp_path, work)
 
-
-def test_a_fetch_session_ends_with_the_right_to_read(tmp_path: Path) -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_a_fetch_session_ends_with_the_right_to_read(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, peer):
         await give(broker, AclOperation.READ)
         topics = [fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition_max_bytes=1000)])]
         new = fetch.FetchRequest(session_epoch=0, topics=topics)
@@ -427,14 +417,12 @@ def test_a_fetch_session_ends_with_the_right_to_read(tmp_path: Path) -> None:
         assert (part.error_code, part.records, part.aborted_transactions) == (NO_TOPIC, b"", None)  # records: not null
         assert told.session_id == 0
 
-    serving(tmp_path, work)
-
 
 @pytest.mark.parametrize("epoch", [-1, 0], ids=["without a session", "in a session"])
-def test_a_right_that_is_taken_away_while_a_reader_waits_for_records_is_gone_when_they_come(
+async def test_a_right_that_is_taken_away_while_a_reader_waits_for_records_is_gone_when_they_come(
     tmp_path: Path, epoch: int
 ) -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+    async with serving(tmp_path) as (broker, peer):
         await give(broker, AclOperation.READ)
         await give(broker, AclOperation.WRITE)
         topics = [fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition_max_bytes=1000)])]
@@ -452,11 +440,9 @@ def test_a_right_that_is_taken_away_while_a_reader_waits_for_records_is_gone_whe
         assert told.session_id == 0
         assert not any(part.records for each in told.responses for part in each.partitions)
 
-    serving(tmp_path, work)
 
-
-def test_allowed_operations_are_in_the_answer_if_requested(tmp_path: Path) -> None:  # [67]
-    async def work(broker: Broker, peer: Peer) -> None:
+async def test_allowed_operations_are_in_the_answer_if_requested(tmp_path: Path) -> None:  # [67]
+    async with serving(tmp_path) as (broker, peer):
         await give(broker, AclOperation.READ)
         asked = metadata.MetadataRequest(
             topics=[metadata.MetadataRequestTopic(name="t")],
@@ -475,8 +461,6 @@ def test_allowed_operations_are_in_the_answer_if_requested(tmp_path: Path) -> No
         described = await peer.ask(group, 3, describe_groups.DescribeGroupsResponse)
         assert described.groups[0].authorized_operations == 328
 
-    serving(tmp_path, work)
-
 
 def rule(name: str, principal: str = "User:alice", **other: int) -> create_acls.AclCreation:
     values = {"resource_type": 2, "operation": 3, "permission_type": 3, **other}
@@ -494,57 +478,54 @@ OF_ACLS = {
 """By field and number: the codes of a valid ACL and of one with this number; None: the connection ends. As in 2.8.2."""
 
 
-def test_a_number_that_no_acl_has_is_answered_as_in_kafka(tmp_path: Path) -> None:
+async def test_a_number_that_no_acl_has_is_answered_as_in_kafka(tmp_path: Path) -> None:
     anybody: dict[str, Any] = {"principal_filter": None, "host_filter": None}
 
-    async def work() -> None:
-        async with Running(tmp_path, {**ACLS, "super.users": "User:ANONYMOUS"}) as broker:
-            for (field, number), codes in OF_ACLS.items():
-                peer, good = await Peer.of(broker), f"good-{field}-{number}"
-                request = create_acls.CreateAclsRequest(creations=[rule(good), rule("bad", **{field: number})])
-                frame = bytes(write_request(request, 1, correlation_id=1, client_id=""))
-                if codes is None:
-                    assert await peer.exchange(frame) == CLOSED, field
-                else:
-                    made = await peer.ask(request, 1, create_acls.CreateAclsResponse)
-                    assert [each.error_code for each in made.results] == codes, (field, number)
-                assert (broker.metadata.exists(f"/kafka-acl/Topic/{good}") is not None) == (codes == [0, 42])
-                peer.close()
-            for field in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
-                for number in (UNKNOWN, LATER, -5):
-                    wanted = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
-                    wanted[field] = number
-                    described = describe_acls.DescribeAclsRequest(resource_name_filter=None, **anybody, **wanted)
-                    filters = [delete_acls.DeleteAclsFilter(resource_name_filter=None, **anybody, **each)
-                               for each in ({**wanted, field: LATER}, wanted)]  # fmt: skip
-                    for request, response in (
-                        (described, describe_acls.DescribeAclsResponse),
-                        (delete_acls.DeleteAclsRequest(filters=filters), delete_acls.DeleteAclsResponse),
-                    ):
-                        peer = await Peer.of(broker)
-                        frame = bytes(write_request(request, 1, correlation_id=1, client_id=""))
-                        if number == UNKNOWN:
-                            assert await peer.exchange(frame) == CLOSED, field
-                        else:
-                            found = await peer.ask(request, 1, response)
-                            assert [*getattr(found, "resources", ())] == []
-                            assert [each.matching_acls for each in getattr(found, "filter_results", ())] in (
-                                [],
-                                [[], []],
-                            )
-                        peer.close()
-
-    asyncio.run(work())
+    async with Running(tmp_path, {**ACLS, "super.users": "User:ANONYMOUS"}) as broker:
+        for (field, number), codes in OF_ACLS.items():
+            peer, good = await Peer.of(broker), f"good-{field}-{number}"
+            request = create_acls.CreateAclsRequest(creations=[rule(good), rule("bad", **{field: number})])
+            frame = bytes(write_request(request, 1, correlation_id=1, client_id=""))
+            if codes is None:
+                assert await peer.exchange(frame) == CLOSED, field
+            else:
+                made = await peer.ask(request, 1, create_acls.CreateAclsResponse)
+                assert [each.error_code for each in made.results] == codes, (field, number)
+            assert (broker.metadata.exists(f"/kafka-acl/Topic/{good}") is not None) == (codes == [0, 42])
+            peer.close()
+        for field in ("resource_type_filter", "pattern_type_filter", "operation", "permission_type"):
+            for number in (UNKNOWN, LATER, -5):
+                wanted = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+                wanted[field] = number
+                described = describe_acls.DescribeAclsRequest(resource_name_filter=None, **anybody, **wanted)
+                filters = [delete_acls.DeleteAclsFilter(resource_name_filter=None, **anybody, **each)
+                           for each in ({**wanted, field: LATER}, wanted)]  # fmt: skip
+                for request, response in (
+                    (described, describe_acls.DescribeAclsResponse),
+                    (delete_acls.DeleteAclsRequest(filters=filters), delete_acls.DeleteAclsResponse),
+                ):
+                    peer = await Peer.of(broker)
+                    frame = bytes(write_request(request, 1, correlation_id=1, client_id=""))
+                    if number == UNKNOWN:
+                        assert await peer.exchange(frame) == CLOSED, field
+                    else:
+                        found = await peer.ask(request, 1, response)
+                        assert [*getattr(found, "resources", ())] == []
+                        assert [each.matching_acls for each in getattr(found, "filter_results", ())] in (
+                            [],
+                            [[], []],
+                        )
+                    peer.close()
 
 
-def test_acls_are_made_described_and_taken_away_and_are_there_after_a_restart(tmp_path: Path) -> None:
+async def test_acls_are_made_described_and_taken_away_and_are_there_after_a_restart(tmp_path: Path) -> None:
     anybody: dict[str, Any] = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
     every = describe_acls.DescribeAclsRequest(
         resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1, **anybody
     )
     settings = {"super.users": "User:ANONYMOUS"}
 
-    async def make(broker: Broker, peer: Peer) -> None:
+    async with serving(tmp_path, settings) as (broker, peer):
         wanted = [rule("t"), rule("t", "alice"), rule("u"), rule("a/b"), rule("te", resource_pattern_type=4)]
         made = await peer.ask(create_acls.CreateAclsRequest(creations=wanted), 1, create_acls.CreateAclsResponse)
         assert [each.error_code for each in made.results] == [-1, -1, 0, ErrorCode.INVALID_REQUEST, 0]  # [69]
@@ -557,7 +538,7 @@ def test_acls_are_made_described_and_taken_away_and_are_there_after_a_restart(tm
         frame = bytes(write_request(impossible, 1, correlation_id=1, client_id=""))
         assert await peer.exchange(frame) == CLOSED  # [70]
 
-    async def take(broker: Broker, peer: Peer) -> None:
+    async with serving(tmp_path, settings) as (broker, peer):
         told = await peer.ask(every, 1, describe_acls.DescribeAclsResponse)
         assert [(each.resource_name, each.pattern_type) for each in told.resources] == [("u", 3), ("te", 4)]
         match = delete_acls.DeleteAclsFilter(
@@ -567,18 +548,16 @@ def test_acls_are_made_described_and_taken_away_and_are_there_after_a_restart(tm
         assert [each.resource_name for each in gone.filter_results[0].matching_acls] == ["te"]
         assert broker.metadata.exists("/kafka-acl-extended/prefixed/Topic/te") is None  # [54]
 
-    serving(tmp_path, make, settings)
-    serving(tmp_path, take, settings)
 
-
-def test_what_a_damaged_node_is_about_is_closed_to_all_but_super_users(
+async def test_what_a_damaged_node_is_about_is_closed_to_all_but_super_users(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def damage(broker: Broker, peer: Peer) -> None:
+    settings = {"allow.everyone.if.no.acl.found": "true"}
+    async with serving(tmp_path, settings) as (broker, _):
         await give(broker, AclOperation.READ)
         broker.metadata.set("/kafka-acl/Topic/t", b"{")
 
-    async def work(broker: Broker, peer: Peer) -> None:
+    async with serving(tmp_path, settings) as (broker, peer):
         asked = metadata.MetadataRequest(topics=None)
         assert [each.name for each in (await peer.ask(asked, 9, metadata.MetadataResponse)).topics] == ["u"]
         creation = create_acls.CreateAclsRequest(creations=[rule("t")])
@@ -586,19 +565,16 @@ def test_what_a_damaged_node_is_about_is_closed_to_all_but_super_users(
         assert made.results[0].error_code
         assert broker.metadata.get("/kafka-acl/Topic/t").data == b"{"
 
-    settings = {"allow.everyone.if.no.acl.found": "true"}
-    serving(tmp_path, damage, settings)
-    serving(tmp_path, work, settings)
     assert "/kafka-acl/Topic/t" in caplog.text
 
 
-def test_the_audit_log_says_who_was_refused_what_from_where(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
-        topics = [metadata.MetadataRequestTopic(name="t")]
-        await peer.ask(metadata.MetadataRequest(topics=topics), 9, metadata.MetadataResponse)
-
+async def test_the_audit_log_says_who_was_refused_what_from_where(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, "magicbyte.audit"):
-        serving(tmp_path, work)
+        async with serving(tmp_path) as (_, peer):
+            topics = [metadata.MetadataRequestTopic(name="t")]
+            await peer.ask(metadata.MetadataRequest(topics=topics), 9, metadata.MetadataResponse)
     (line,) = [each for each in caplog.records if each.name == "magicbyte.audit"]
     assert vars(line)["fields"] == {
         "principal": "User:ANONYMOUS",
@@ -618,12 +594,12 @@ def test_an_authorizer_of_another_name_is_refused_and_so_are_super_users_that_ar
         BrokerConfig({"super.users": "alice"})
 
 
-def test_a_right_that_is_given_while_all_are_read_again_counts_from_its_answer_on(
+async def test_a_right_that_is_given_while_all_are_read_again_counts_from_its_answer_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The names of resources are read before the right is stored, what is said of them afterwards."""
 
-    async def work(broker: Broker, peer: Peer) -> None:
+    async with serving(tmp_path) as (broker, _):
         authorizer, threads = broker.authorizer, broker.reading
         assert authorizer is not None
         reading, proceed = asyncio.Event(), asyncio.Event()
@@ -646,5 +622,3 @@ def test_a_right_that_is_given_while_all_are_read_again_counts_from_its_answer_o
         for _ in range(100):
             assert ResourcePattern(ResourceType.TOPIC, "t") in authorizer.acls.of
             await asyncio.sleep(0)
-
-    serving(tmp_path, work)

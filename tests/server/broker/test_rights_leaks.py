@@ -95,10 +95,10 @@ async def with_a_group(broker: Broker, peer: Peer) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_a_topic_or_group_that_may_not_be_described_is_answered_like_a_missing_one_with_the_same_work(
+async def test_a_topic_or_group_that_may_not_be_described_is_answered_like_a_missing_one_with_the_same_work(
     tmp_path: Path,
 ) -> None:
-    async def work(broker: Broker, peer: Peer) -> None:
+    async with serving(tmp_path) as (broker, peer):
         await with_a_group(broker, peer)
         compared: set[str] = set()
         for message, _ in REFUSED:
@@ -132,5 +132,3 @@ def test_a_topic_or_group_that_may_not_be_described_is_answered_like_a_missing_o
                 assert counts[0]
                 compared.add(api.name)
         assert len(compared) > 20
-
-    serving(tmp_path, work)

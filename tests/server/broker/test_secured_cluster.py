@@ -124,43 +124,37 @@ def test_a_member_of_a_cluster_needs_a_listener_for_the_others() -> None:
 
 
 @pytest.mark.parametrize("protocol", [(0, 10, 0), (1, 0), (2, 8, 1)])
-def test_brokers_of_every_protocol_version_log_in_and_a_wrong_password_is_a_fault_of_the_network(
+async def test_brokers_of_every_protocol_version_log_in_and_a_wrong_password_is_a_fault_of_the_network(
     protocol: tuple[int, ...],
 ) -> None:
-    async def work() -> None:
-        async with Broker({LOGIN: JAAS}, security="SASL_PLAINTEXT", users={"broker": "x"}) as broker:
-            host, _, port = broker.bootstrap_servers.rpartition(":")
-            for jaas in (JAAS, JAAS.replace('password="x"', 'password="hunter2!"')):
-                links = Links.of(Served(BrokerConfig(BETWEEN | {LOGIN: jaas})).runtime)
-                connecting = links.connect(1, host, int(port), protocol=protocol, client_id="2", timeout_ms=30_000)
-                if jaas == JAAS:
-                    await (await connecting).aclose()
-                else:
-                    with pytest.raises(NetworkError, match="PLAIN login") as refused:
-                        await connecting
-                    assert "hunter2!" not in str(refused.value)
-
-    asyncio.run(asyncio.wait_for(work(), 60))
+    async with Broker({LOGIN: JAAS}, security="SASL_PLAINTEXT", users={"broker": "x"}) as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        for jaas in (JAAS, JAAS.replace('password="x"', 'password="hunter2!"')):
+            links = Links.of(Served(BrokerConfig(BETWEEN | {LOGIN: jaas})).runtime)
+            connecting = links.connect(1, host, int(port), protocol=protocol, client_id="2", timeout_ms=30_000)
+            if jaas == JAAS:
+                await (await connecting).aclose()
+            else:
+                with pytest.raises(NetworkError, match="PLAIN login") as refused:
+                    await connecting
+                assert "hunter2!" not in str(refused.value)
 
 
-def test_a_login_between_brokers_that_changes_in_its_file_counts_for_the_next_connection(tmp_path: Path) -> None:
+async def test_a_login_between_brokers_that_changes_in_its_file_counts_for_the_next_connection(tmp_path: Path) -> None:
     login = tmp_path / "login"
     login.write_text("jaas=" + JAAS.replace('password="x"', 'password="old"'))
     config = BrokerConfig(BETWEEN | {LOGIN: f"${{file:{login}:jaas}}"})
 
-    async def work() -> None:
-        clock = Clock()
-        links = Links.of(Served(config, clock=clock).runtime)
-        async with Broker({LOGIN: JAAS}, security="SASL_PLAINTEXT", users={"broker": "x"}) as broker:
-            host, _, port = broker.bootstrap_servers.rpartition(":")
-            for is_right in (False, True):
-                connecting = links.connect(1, host, int(port), protocol=(2, 8), client_id="2", timeout_ms=30_000)
-                if is_right:
-                    await (await connecting).aclose()
-                else:
-                    with pytest.raises(NetworkError, match="PLAIN login"):
-                        await connecting
-                login.write_text(f"jaas={JAAS}")
-                clock.advance(1000)
-
-    asyncio.run(asyncio.wait_for(work(), 60))
+    clock = Clock()
+    links = Links.of(Served(config, clock=clock).runtime)
+    async with Broker({LOGIN: JAAS}, security="SASL_PLAINTEXT", users={"broker": "x"}) as broker:
+        host, _, port = broker.bootstrap_servers.rpartition(":")
+        for is_right in (False, True):
+            connecting = links.connect(1, host, int(port), protocol=(2, 8), client_id="2", timeout_ms=30_000)
+            if is_right:
+                await (await connecting).aclose()
+            else:
+                with pytest.raises(NetworkError, match="PLAIN login"):
+                    await connecting
+            login.write_text(f"jaas={JAAS}")
+            clock.advance(1000)

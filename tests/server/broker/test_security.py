@@ -57,8 +57,8 @@ def proved(challenge: str, bare: str, password: str, nonce: str | None = None, e
     ("protocol", "mechanism"),
     [("SSL", "PLAIN"), *itertools.product(["SASL_PLAINTEXT", "SASL_SSL"], ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])],
 )
-def test_records_written_over_a_secured_listener_are_read_back(protocol: str, mechanism: str) -> None:
-    async def work(broker: Broker) -> None:
+async def test_records_written_over_a_secured_listener_are_read_back(protocol: str, mechanism: str) -> None:
+    async with secured(protocol) as broker:
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client(mechanism=mechanism)) as client:
             await admin.create_topic(client, admin.NewTopic("t"))
@@ -68,19 +68,15 @@ def test_records_written_over_a_secured_listener_are_read_back(protocol: str, me
             read = [each async for columns in read_records(client, "t", 0, 0, end) for each in columns]
             assert [(each.key, each.value) for each in read] == [(each.key, each.value) for each in written]
 
-    run(work, secured(protocol))
-
 
 @pytest.mark.parametrize("release", ["0.10.0", "0.11.0", "1.0", "2.8", "4.1"])
-def test_a_broker_as_an_older_release_has_logins_too(release: str) -> None:
+async def test_a_broker_as_an_older_release_has_logins_too(release: str) -> None:
     """Of releases before 1.0 clients send their tokens without headers."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT", as__version=release) as broker:
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client()) as client:
             await client.topics()
-
-    run(work, secured("SASL_PLAINTEXT", as__version=release))
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -103,10 +99,10 @@ def test_a_wrong_password_is_refused_once_and_no_secret_is_logged(
     assert USERS["alice"] not in caplog.text
 
 
-def test_a_login_step_by_step_has_kafkas_bytes() -> None:
+async def test_a_login_step_by_step_has_kafkas_bytes() -> None:
     """Checks 1, 6 and 12."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         raw = await Raw.to(broker)
         assert error_of(await raw.ask("001200630000000100016300")) == 35
         assert error_of(await raw.ask("0012000000000001000163")) == 0
@@ -117,13 +113,11 @@ def test_a_login_step_by_step_has_kafkas_bytes() -> None:
         assert await raw.ask("0003000100000003000163ffffffff")
         raw.stream.close()
 
-    run(work, secured("SASL_PLAINTEXT"))
 
-
-def test_tokens_of_old_clients_come_as_they_are() -> None:
+async def test_tokens_of_old_clients_come_as_they_are() -> None:
     """Check 3."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         raw = await Raw.to(broker)
         assert error_of(await raw.shake(head=HANDSHAKE_V0)) == 0
         await raw.stream.write([struct.pack(">i", len(PLAIN)), PLAIN])
@@ -133,8 +127,6 @@ def test_tokens_of_old_clients_come_as_they_are() -> None:
         raw = await Raw.to(broker)
         await raw.shake(head=HANDSHAKE_V0)
         assert await raw.ask(PLAIN + b"x") == b""
-
-    run(work, secured("SASL_PLAINTEXT"))
 
 
 FIRST_FRAMES = {
@@ -149,33 +141,29 @@ FIRST_FRAMES = {
 
 
 @pytest.mark.parametrize("frame", FIRST_FRAMES.values(), ids=FIRST_FRAMES)
-def test_a_client_that_begins_with_another_request_gets_no_byte(frame: str) -> None:
-    async def work(broker: Broker) -> None:
+async def test_a_client_that_begins_with_another_request_gets_no_byte(frame: str) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         raw = await Raw.to(broker)
         assert await raw.ask(frame) == b""
         raw = await Raw.to(broker)  # others are served
         assert error_of(await raw.shake()) == 0
         raw.stream.close()
 
-    run(work, secured("SASL_PLAINTEXT"))
-
 
 @pytest.mark.parametrize("size", [b"\0\x08\0\x01", b"\xff\xff\xff\xff", b"\x16\x03\x01\x02", b"GET "])
-def test_a_frame_that_is_too_large_before_the_login_ends_the_connection(size: bytes) -> None:
+async def test_a_frame_that_is_too_large_before_the_login_ends_the_connection(size: bytes) -> None:
     """Check 9."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         raw = await Raw.to(broker)
         await raw.stream.write([size + b"/ HTTP/1.1\r\n\r\n"])
         assert await raw.answer() == b""
 
-    run(work, secured("SASL_PLAINTEXT"))
 
-
-def test_two_good_requests_for_versions_or_another_request_in_a_login_end_it() -> None:
+async def test_two_good_requests_for_versions_or_another_request_in_a_login_end_it() -> None:
     """Checks 4, 7 and 8."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1") as broker:
         raw = await Raw.to(broker)
         await raw.ask("0012000000000001000163")
         assert await raw.ask("0012000000000001000163") == b""
@@ -186,23 +174,19 @@ def test_two_good_requests_for_versions_or_another_request_in_a_login_end_it() -
         assert error_of(await raw.shake("plain")) == 33
         assert await raw.answer() == b""
 
-    run(work, secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1"))
-
 
 @pytest.mark.parametrize(
     "token", [b"alice\0pw", b"a\0b\0c\0d", b"\0\0pw", b"\0alice\0", b"bob" + PLAIN, b"\xff\0a\0b",
               b"\0alice\0wrong", b"\0nobody\0pw", b""],
 )  # fmt: skip
-def test_tokens_of_plain_that_are_wrong_are_refused_with_code_58(token: bytes) -> None:
+async def test_tokens_of_plain_that_are_wrong_are_refused_with_code_58(token: bytes) -> None:
     """Checks 2 and 19."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1") as broker:
         raw = await Raw.to(broker)
         await raw.shake()
         assert error_of(await raw.authenticate(token)) == 58
         assert await raw.answer() == b""
-
-    run(work, secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1"))
 
 
 SCRAM_FAULTS: dict[str, tuple[str, Callable[[str], str]]] = {
@@ -221,22 +205,22 @@ SCRAM_FAULTS: dict[str, tuple[str, Callable[[str], str]]] = {
 
 
 @pytest.mark.parametrize(("first", "final"), SCRAM_FAULTS.values(), ids=SCRAM_FAULTS)
-def test_tokens_of_scram_that_are_wrong_are_refused_with_code_58(first: str, final: Callable[[str], str]) -> None:
-    async def work(broker: Broker) -> None:
+async def test_tokens_of_scram_that_are_wrong_are_refused_with_code_58(first: str, final: Callable[[str], str]) -> None:
+    async with secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1") as broker:
         raw = await Raw.to(broker)
         assert error_of([each for each in await raw.scram(first, final) if each][-1]) == 58
         assert await raw.answer() == b""
 
-    run(work, secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1"))
-
 
 @pytest.mark.parametrize(("release", "is_taken"), [(None, True), ("2.8", True), ("3.9", True), ("4.0", False)])
-def test_a_final_nonce_with_the_clients_own_in_front_is_taken_as_by_the_release(
+async def test_a_final_nonce_with_the_clients_own_in_front_is_taken_as_by_the_release(
     release: str | None, is_taken: bool
 ) -> None:
     """librdkafka before 2.6.1 sends such; Kafka 4.x refuses them (CVE-2024-56128)."""
 
-    async def work(broker: Broker) -> None:
+    given = {} if release is None else {"as__version": release}
+    async with secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1", **given) as broker:
+
         def repeated(challenge: str) -> str:
             nonce = challenge.removeprefix("r=").partition(",")[0]
             return proved(challenge, "n=alice,r=abc", USERS["alice"], f"abc{nonce}")
@@ -251,9 +235,6 @@ def test_a_final_nonce_with_the_clients_own_in_front_is_taken_as_by_the_release(
         raw = await Raw.to(broker)
         assert error_of((await raw.scram("n,,n=alice,r=abc", shortened))[1]) == 58
         raw.stream.close()
-
-    given = {} if release is None else {"as__version": release}
-    run(work, secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1", **given))
 
 
 def test_an_unknown_user_of_scram_is_challenged_and_refused_like_a_known_one(tmp_path: Path) -> None:
@@ -280,10 +261,11 @@ def test_an_unknown_user_of_scram_is_challenged_and_refused_like_a_known_one(tmp
     assert error_of(refusal) == 58
 
 
-def test_a_proof_of_another_size_ends_the_connection_and_nothing_else() -> None:
+async def test_a_proof_of_another_size_ends_the_connection_and_nothing_else() -> None:
     """Check 24."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
+
         def short(text: str) -> str:
             return proved(text, "n=alice,r=abc", "x").rpartition(",p=")[0] + ",p=AAAA"
 
@@ -294,34 +276,28 @@ def test_a_proof_of_another_size_ends_the_connection_and_nothing_else() -> None:
         assert error_of(await raw.shake()) == 0
         raw.stream.close()
 
-    run(work, secured("SASL_PLAINTEXT"))
-
 
 @pytest.mark.parametrize("bare", ["n=alice,r=abc", "m=x,n=alice,r=abc", "n=alice,r=abc,foo=bar,baz=1"])
-def test_a_proof_over_the_bytes_that_were_sent_is_accepted(bare: str) -> None:
+async def test_a_proof_over_the_bytes_that_were_sent_is_accepted(bare: str) -> None:
     """Check 86."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         raw = await Raw.to(broker)
         _, answer = await raw.scram(f"n,,{bare}", lambda text: proved(text, bare, USERS["alice"]))
         assert error_of(answer) == 0
         assert b"v=" in answer
         raw.stream.close()
 
-    run(work, secured("SASL_PLAINTEXT"))
 
-
-def test_a_name_with_an_equals_sign_and_a_comma_logs_in() -> None:
+async def test_a_name_with_an_equals_sign_and_a_comma_logs_in() -> None:
     """Check 21."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         assert broker.security is not None
         assert broker.served.metadata.exists("/config/users/a%3Db%2Cc") is not None
         settings = broker.security.client("a=b,c", "SCRAM-SHA-256")
         async with Client(broker.bootstrap_servers, security=settings) as client:
             await client.topics()
-
-    run(work, secured("SASL_PLAINTEXT"))
 
 
 def test_plain_bytes_on_a_tls_listener_get_an_end_and_one_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -339,7 +315,7 @@ def test_plain_bytes_on_a_tls_listener_get_an_end_and_one_line(caplog: pytest.Lo
     assert caplog.text.count("plain bytes on a TLS listener") == 1
 
 
-def test_a_client_certificate_is_who_a_connection_speaks_for(tmp_path: Path) -> None:
+async def test_a_client_certificate_is_who_a_connection_speaks_for(tmp_path: Path) -> None:
     """Check 34."""
     from magicbyte.testing.certificates import Authority
 
@@ -351,7 +327,7 @@ def test_a_client_certificate_is_who_a_connection_speaks_for(tmp_path: Path) -> 
         "ssl.truststore.location": str(tmp_path / "ca.pem"),
     }  # fmt: skip
 
-    async def work(broker: Broker) -> None:
+    async with Broker(settings) as broker:
         trusted = {"security.protocol": "SSL", "ssl.ca.location": str(tmp_path / "ca.pem")}
         shown = ClientSecurity.of(trusted | {"ssl.keystore.location": str(duke)})
         async with Client(broker.bootstrap_servers, security=shown) as client:
@@ -360,8 +336,6 @@ def test_a_client_certificate_is_who_a_connection_speaks_for(tmp_path: Path) -> 
         with pytest.raises((SecurityError, NetworkError)):
             async with Client(broker.bootstrap_servers, security=ClientSecurity.of(trusted), retry_ms=0) as client:
                 await client.topics()
-
-    run(work, Broker(settings))
 
 
 @pytest.mark.parametrize(

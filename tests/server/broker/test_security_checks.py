@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from builders import run as run_bounded
 from handshakes import client_hello
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.produce import send
@@ -33,7 +32,6 @@ from magicbyte.engine.protocol.messages import describe_user_scram_credentials a
 from magicbyte.engine.protocol.messages import offset_commit as commit
 from magicbyte.engine.protocol.messages import offset_fetch as committed
 from magicbyte.engine.records.columns import Record
-from magicbyte.server.broker.broker import Broker as Served
 from magicbyte.server.stores.znodes import layout
 from magicbyte.testing import Broker
 from magicbyte.testing.certificates import Authority
@@ -46,10 +44,10 @@ USER: Final = "alice"
 FIRST: Final = "n=alice,r=abc"
 
 
-def test_13_a_client_that_sends_single_bytes_is_disconnected() -> None:
+async def test_13_a_client_that_sends_single_bytes_is_disconnected() -> None:
     """The time for a login is that of the whole login."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         assert broker.served._server is not None
         object.__setattr__(broker.served._server.limits, "entrance_ms", 500)
         raw = await Raw.to(broker)
@@ -59,8 +57,6 @@ def test_13_a_client_that_sends_single_bytes_is_disconnected() -> None:
                 await asyncio.sleep(0.05)
         assert await raw.answer() == b""
 
-    run(work, secured("SASL_PLAINTEXT"))
-
 
 async def scram_login(broker: Broker, password: str) -> bytes:
     raw = await Raw.to(broker)
@@ -69,8 +65,8 @@ async def scram_login(broker: Broker, password: str) -> bytes:
     return [each for each in answers if each][-1]
 
 
-def test_26_a_changed_credential_counts_for_the_next_login_and_ends_no_connection() -> None:
-    async def work(broker: Broker) -> None:
+async def test_26_a_changed_credential_counts_for_the_next_login_and_ends_no_connection() -> None:
+    async with secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1") as broker:
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client(mechanism="SCRAM-SHA-256")) as old:
             await old.topics()
@@ -80,8 +76,6 @@ def test_26_a_changed_credential_counts_for_the_next_login_and_ends_no_connectio
             assert error_of(await scram_login(broker, "new")) == 0
             assert error_of(await scram_login(broker, USERS[USER])) == 58
             await old.topics()
-
-    run(work, secured("SASL_PLAINTEXT", connection__failed__authentication__delay__ms="1"))
 
 
 def test_25_27_damaged_or_weak_credentials_admit_no_user_and_the_log_is_not_filled(
@@ -116,23 +110,21 @@ def test_25_27_damaged_or_weak_credentials_admit_no_user_and_the_log_is_not_fill
     assert not any("salt=" in each for each in lines)
 
 
-def test_39_a_setting_without_the_prefix_requires_no_certificate_of_clients_that_log_in(tmp_path: Path) -> None:
+async def test_39_a_setting_without_the_prefix_requires_no_certificate_of_clients_that_log_in(tmp_path: Path) -> None:
     authority = Authority()
     (tmp_path / "ca.pem").write_text(authority.certificate)
     trust = str(tmp_path / "ca.pem")
 
-    async def work(broker: Broker) -> None:
+    settings = {"ssl.client.auth": "required", "ssl.truststore.location": trust}
+    async with Broker(settings, security="SASL_SSL", users=USERS) as broker:
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client()) as client:
             await client.topics()
 
-    settings = {"ssl.client.auth": "required", "ssl.truststore.location": trust}
-    run(work, Broker(settings, security="SASL_SSL", users=USERS))
-
 
 @pytest.mark.parametrize("note", [b"Topic:t", b"TOPIC:t", b"TransactionalId:x", b"TRANSACTIONAL_ID:x"])
-def test_51_a_note_in_any_spelling_has_the_acls_read_again(tmp_path: Path, note: bytes) -> None:
-    async def work(broker: Served, peer: Peer) -> None:
+async def test_51_a_note_in_any_spelling_has_the_acls_read_again(tmp_path: Path, note: bytes) -> None:
+    async with serving(tmp_path) as (broker, peer):
         data = b'{"version":1,"acls":[{"principal":"User:*","permissionType":"Allow","operation":"All","host":"*"}]}'
         broker.metadata.create("/kafka-acl/Topic/t", data)
         broker.metadata.create("/kafka-acl-changes/acl_changes_", note, sequence=True)
@@ -140,31 +132,25 @@ def test_51_a_note_in_any_spelling_has_the_acls_read_again(tmp_path: Path, note:
         while not (await peer.ask(asked, 9, metadata.MetadataResponse)).topics:
             await asyncio.sleep(0.01)
 
-    serving(tmp_path, work)
 
-
-def test_53_two_who_add_acls_to_one_topic_at_once_both_have_them_stored(tmp_path: Path) -> None:
-    async def work(broker: Served, _: Peer) -> None:
+async def test_53_two_who_add_acls_to_one_topic_at_once_both_have_them_stored(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, _):
         await asyncio.gather(give(broker, AclOperation.READ), give(broker, AclOperation.WRITE))
         data = broker.metadata.get("/kafka-acl/Topic/t").data
         assert b'"Read"' in data
         assert b'"Write"' in data
 
-    serving(tmp_path, work)
 
-
-def test_60_a_topic_is_asked_for_by_its_id_without_being_told_its_name(tmp_path: Path) -> None:
-    async def work(broker: Served, peer: Peer) -> None:
+async def test_60_a_topic_is_asked_for_by_its_id_without_being_told_its_name(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, peer):
         topic = broker.topics.known("t")
         asked = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=None, topic_id=topic.id)])
         (told,) = (await peer.ask(asked, 12, metadata.MetadataResponse)).topics
         assert (told.error_code, told.name, told.topic_id) == (NO_TOPIC, None, topic.id)
 
-    serving(tmp_path, work)
 
-
-def test_62_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(tmp_path: Path) -> None:
-    async def work(broker: Served, peer: Peer) -> None:
+async def test_62_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, peer):
         await give(broker, AclOperation.READ, GROUP, "g")
         for name in "tu":
             await give(broker, AclOperation.READ, name=name)
@@ -183,11 +169,9 @@ def test_62_all_offsets_of_a_group_are_those_of_topics_that_may_be_described(tmp
         told = await peer.ask(asked, 5, committed.OffsetFetchResponse)
         assert (told.error_code, [each.name for each in told.topics]) == (0, ["t"])
 
-    serving(tmp_path, work)
 
-
-def test_66_what_brokers_ask_of_each_other_is_refused_to_others(tmp_path: Path) -> None:
-    async def work(broker: Served, peer: Peer) -> None:
+async def test_66_what_brokers_ask_of_each_other_is_refused_to_others(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, peer):
         await give(broker, AclOperation.ALL)
         parts = [fetch.FetchPartition(partition=0, partition_max_bytes=1000)]
         asked = fetch.FetchRequest(replica_id=1, topics=[fetch.FetchTopic(topic="t", partitions=parts)])
@@ -197,41 +181,34 @@ def test_66_what_brokers_ask_of_each_other_is_refused_to_others(tmp_path: Path) 
         known = await peer.ask(update_metadata.UpdateMetadataRequest(), 6, update_metadata.UpdateMetadataResponse)
         assert (roles.error_code, known.error_code) == (NO_CLUSTER, NO_CLUSTER)
 
-    serving(tmp_path, work)
 
-
-def test_68_a_topic_that_is_missing_is_unknown_only_to_those_who_might_delete_it(tmp_path: Path) -> None:
-    async def work(broker: Served, peer: Peer) -> None:
+async def test_68_a_topic_that_is_missing_is_unknown_only_to_those_who_might_delete_it(tmp_path: Path) -> None:
+    async with serving(tmp_path) as (broker, peer):
         asked = delete_topics.DeleteTopicsRequest(topic_names=["missing"], timeout_ms=1000)
         codes = [(await peer.ask(asked, 4, delete_topics.DeleteTopicsResponse)).responses[0].error_code]
         await give(broker, AclOperation.DELETE, name="missing")
         codes += [(await peer.ask(asked, 4, delete_topics.DeleteTopicsResponse)).responses[0].error_code]
         assert codes == [NO_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
-    serving(tmp_path, work)
+
+async def test_72_without_an_authorizer_there_are_no_acls_to_describe(tmp_path: Path) -> None:
+    async with Running(tmp_path) as broker:
+        peer = await Peer.of(broker)
+        every: dict[str, Any] = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
+        asked = describe_acls.DescribeAclsRequest(
+            resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1, **every
+        )
+        told = await peer.ask(asked, 1, describe_acls.DescribeAclsResponse)
+        assert told.error_code == ErrorCode.SECURITY_DISABLED
+        peer.close()
 
 
-def test_72_without_an_authorizer_there_are_no_acls_to_describe(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path) as broker:
-            peer = await Peer.of(broker)
-            every: dict[str, Any] = {"resource_name_filter": None, "principal_filter": None, "host_filter": None}
-            asked = describe_acls.DescribeAclsRequest(
-                resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1, **every
-            )
-            told = await peer.ask(asked, 1, describe_acls.DescribeAclsResponse)
-            assert told.error_code == ErrorCode.SECURITY_DISABLED
-            peer.close()
-
-    run_bounded(work())
-
-
-def test_73_74_credentials_that_cannot_be_are_refused_and_users_told_once(tmp_path: Path) -> None:
+async def test_73_74_credentials_that_cannot_be_are_refused_and_users_told_once(tmp_path: Path) -> None:
     def row(name: str, **named: Any) -> rescram.ScramCredentialUpsertion:
         values = {"mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p" * 32}
         return rescram.ScramCredentialUpsertion(name=name, **(values | named))
 
-    async def work(broker: Served, peer: Peer) -> None:
+    async with serving(tmp_path, {"super.users": "User:ANONYMOUS"}) as (broker, peer):
         asked = rescram.AlterUserScramCredentialsRequest(
             deletions=[rescram.ScramCredentialDeletion(name=each, mechanism=2) for each in ("both", "..")],
             upsertions=[row("many", iterations=16_385), row("other", mechanism=3), row("both"), row("good")],
@@ -250,11 +227,9 @@ def test_73_74_credentials_that_cannot_be_are_refused_and_users_told_once(tmp_pa
             ("absent", ErrorCode.RESOURCE_NOT_FOUND), ("good", ErrorCode.DUPLICATE_RESOURCE),
         ]  # fmt: skip
 
-    serving(tmp_path, work, {"super.users": "User:ANONYMOUS"})
-
 
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SSL"])
-def test_85_half_open_connections_make_way_for_new_ones_and_other_listeners_serve(
+async def test_85_half_open_connections_make_way_for_new_ones_and_other_listeners_serve(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of those that begin and say no more the latest stay; a login passes between them, and requests elsewhere.
@@ -265,7 +240,7 @@ def test_85_half_open_connections_make_way_for_new_ones_and_other_listeners_serv
     monkeypatch.setattr(server, "MOST_ENTERING", min(server.MOST_ENTERING, count * 2 // 3))
     begun = client_hello() if protocol == "SSL" else b"\0\0\0\x20\0\x11"
 
-    async def work(broker: Broker) -> None:
+    async with secured(protocol) as broker:
         port = broker.served.ports[protocol]
         opened = []
         for _ in range(count):
@@ -285,29 +260,24 @@ def test_85_half_open_connections_make_way_for_new_ones_and_other_listeners_serv
         for stream in opened:
             stream.close()
 
-    run(work, secured(protocol))
+
+async def test_67_without_an_authorizer_all_operations_are_allowed_and_reported_as_such(tmp_path: Path) -> None:
+    async with Running(tmp_path) as broker:
+        await broker.parts.topic_changes.create("t")
+        peer = await Peer.of(broker)
+        asked = metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name="t")],
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        told = await peer.ask(asked, 8, metadata.MetadataResponse)
+        assert told.topics[0].topic_authorized_operations == 3576
+        assert told.cluster_authorized_operations == 8096
+        peer.close()
 
 
-def test_67_without_an_authorizer_all_operations_are_allowed_and_reported_as_such(tmp_path: Path) -> None:
-    async def work() -> None:
-        async with Running(tmp_path) as broker:
-            await broker.parts.topic_changes.create("t")
-            peer = await Peer.of(broker)
-            asked = metadata.MetadataRequest(
-                topics=[metadata.MetadataRequestTopic(name="t")],
-                include_cluster_authorized_operations=True,
-                include_topic_authorized_operations=True,
-            )
-            told = await peer.ask(asked, 8, metadata.MetadataResponse)
-            assert told.topics[0].topic_authorized_operations == 3576
-            assert told.cluster_authorized_operations == 8096
-            peer.close()
-
-    run_bounded(work())
-
-
-def test_memory_of_a_frame_that_ends_before_a_login_is_given_back() -> None:
-    async def work(broker: Broker) -> None:
+async def test_memory_of_a_frame_that_ends_before_a_login_is_given_back() -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         raw = await Raw.to(broker)
         await raw.stream.write([(200_000).to_bytes(4, "big"), b"\0\x11\0\1" + b"x" * 100])
         while not broker.served.runtime.login_memory.used:
@@ -316,13 +286,11 @@ def test_memory_of_a_frame_that_ends_before_a_login_is_given_back() -> None:
         while broker.served.runtime.login_memory.used:
             await asyncio.sleep(0.001)
 
-    run(work, secured("SASL_PLAINTEXT"))
 
-
-def test_large_frames_of_half_open_logins_take_no_memory_of_those_who_are_logged_in() -> None:
+async def test_large_frames_of_half_open_logins_take_no_memory_of_those_who_are_logged_in() -> None:
     """They wait for each other; a Produce that is as large as theirs together is answered."""
 
-    async def work(broker: Broker) -> None:
+    async with secured("SASL_PLAINTEXT") as broker:
         runtime = broker.served.runtime
         waiting = [await Raw.to(broker) for _ in range(100)]
         for raw in waiting:
@@ -341,5 +309,3 @@ def test_large_frames_of_half_open_logins_take_no_memory_of_those_who_are_logged
             raw.stream.close()
         while runtime.login_memory.used:
             await asyncio.sleep(0.001)
-
-    run(work, secured("SASL_PLAINTEXT"))

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from builders import run
 from magicbyte.engine.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -33,41 +32,38 @@ def told(response: FetchResponse) -> list[str]:
     return [topic.topic for topic in response.responses for _ in topic.partitions]
 
 
-def test_a_session_returns_only_changes_and_reads_on_from_the_given_offsets(folder: Path) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            for name in ("topic", "other", "third"):
-                await broker.topics.create(name)
-            peer = await Peer.of(broker)
+async def test_a_session_returns_only_changes_and_reads_on_from_the_given_offsets(folder: Path) -> None:
+    async with Running(folder) as broker:
+        for name in ("topic", "other", "third"):
+            await broker.topics.create(name)
+        peer = await Peer.of(broker)
 
-            async def ask(request: FetchRequest) -> FetchResponse:
-                return await peer.ask(request, 11, FetchResponse)
+        async def ask(request: FetchRequest) -> FetchResponse:
+            return await peer.ask(request, 11, FetchResponse)
 
-            first = await ask(asking(0, 0, "topic", "other", "third"))
-            number = first.session_id
-            assert number > 0
-            assert told(first) == ["topic", "other", "third"]
-            assert told(await ask(asking(number, 1))) == []
-            await produce(peer, "other")
-            assert told(await ask(asking(number, 2))) == ["other"]
-            assert told(await ask(asking(number, 3, "other", offset=3))) == []
-            await produce(peer, "other")
-            await produce(peer, "topic")
-            assert told(await ask(asking(number, 4))) == ["topic", "other"]  # who gave records came to the end
-            forgotten = [ForgottenTopic(topic="other", partitions=(0,))]
-            assert told(await ask(asking(number, 5, forgotten_topics_data=forgotten))) == ["topic"]
-            assert told(await ask(asking(number, 6, "nowhere", "topic", offset=3))) == ["nowhere"]
-            assert told(await ask(asking(number, 7))) == ["nowhere"]  # an error is reported as long as it lasts
-            assert (await ask(asking(number, 7))).error_code == 71
-            assert (await ask(asking(number + 1, 1))).error_code == 70
-            again = await ask(asking(number, 0, "topic"))
-            assert again.session_id not in (0, number)
-            assert (await ask(asking(number, 8))).error_code == 70
-            assert (await ask(asking(again.session_id, -1, "topic"))).session_id == 0
-            assert len(broker.fetch_sessions) == 0
-            peer.close()
-
-    run(work())
+        first = await ask(asking(0, 0, "topic", "other", "third"))
+        number = first.session_id
+        assert number > 0
+        assert told(first) == ["topic", "other", "third"]
+        assert told(await ask(asking(number, 1))) == []
+        await produce(peer, "other")
+        assert told(await ask(asking(number, 2))) == ["other"]
+        assert told(await ask(asking(number, 3, "other", offset=3))) == []
+        await produce(peer, "other")
+        await produce(peer, "topic")
+        assert told(await ask(asking(number, 4))) == ["topic", "other"]  # who gave records came to the end
+        forgotten = [ForgottenTopic(topic="other", partitions=(0,))]
+        assert told(await ask(asking(number, 5, forgotten_topics_data=forgotten))) == ["topic"]
+        assert told(await ask(asking(number, 6, "nowhere", "topic", offset=3))) == ["nowhere"]
+        assert told(await ask(asking(number, 7))) == ["nowhere"]  # an error is reported as long as it lasts
+        assert (await ask(asking(number, 7))).error_code == 71
+        assert (await ask(asking(number + 1, 1))).error_code == 70
+        again = await ask(asking(number, 0, "topic"))
+        assert again.session_id not in (0, number)
+        assert (await ask(asking(number, 8))).error_code == 70
+        assert (await ask(asking(again.session_id, -1, "topic"))).session_id == 0
+        assert len(broker.fetch_sessions) == 0
+        peer.close()
 
 
 def test_a_full_house_keeps_who_is_there_until_one_has_not_been_used_for_long() -> None:

@@ -60,45 +60,41 @@ def state_log(broker: Broker) -> list[int]:
 
 
 @pytest.mark.parametrize("most_batches", [1000, 1])
-def test_what_several_ids_have_to_store_is_appended_together_or_one_by_one_where_that_is_refused(
+async def test_what_several_ids_have_to_store_is_appended_together_or_one_by_one_where_that_is_refused(
     tmp_path: Path, monkeypatch: Patch, most_batches: int
 ) -> None:
-    async def work() -> None:
-        async with serving(tmp_path, **ONE) as (broker, _), peers_of(broker) as peers:
-            await begin(peers[0])
-            before, sizes = len(state_log(broker)), counted(broker, monkeypatch, most_batches=most_batches)
-            told = await asyncio.gather(*(init(peer, key) for peer, key in zip(peers, IDS, strict=True)))
-            assert [code for code, _ in told] == [0] * len(IDS)
-            assert len({pair.producer_id for _, pair in told}) == len(IDS)
-            assert state_log(broker)[before:] == [1] * len(IDS)
-            assert max(sizes) > 1, "those that wait are appended together"
-
-    run(work())
+    async with serving(tmp_path, **ONE) as (broker, _), peers_of(broker) as peers:
+        await begin(peers[0])
+        before, sizes = len(state_log(broker)), counted(broker, monkeypatch, most_batches=most_batches)
+        told = await asyncio.gather(*(init(peer, key) for peer, key in zip(peers, IDS, strict=True)))
+        assert [code for code, _ in told] == [0] * len(IDS)
+        assert len({pair.producer_id for _, pair in told}) == len(IDS)
+        assert state_log(broker)[before:] == [1] * len(IDS)
+        assert max(sizes) > 1, "those that wait are appended together"
 
 
-def test_an_append_does_not_wait_until_the_replicas_have_the_one_before(tmp_path: Path, monkeypatch: Patch) -> None:
-    async def work() -> None:
-        async with serving(tmp_path, **ONE) as (broker, peer):
-            await begin(peer)
-            proceed, real = asyncio.Event(), broker.appends.replicated
+async def test_an_append_does_not_wait_until_the_replicas_have_the_one_before(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    async with serving(tmp_path, **ONE) as (broker, peer):
+        await begin(peer)
+        proceed, real = asyncio.Event(), broker.appends.replicated
 
-            async def replicated(waits: Sequence[Acknowledgement], timeout_ms: int) -> list[ErrorCode]:
-                await proceed.wait()
-                return [ErrorCode.NONE] * len(waits)
+        async def replicated(waits: Sequence[Acknowledgement], timeout_ms: int) -> list[ErrorCode]:
+            await proceed.wait()
+            return [ErrorCode.NONE] * len(waits)
 
-            monkeypatch.setattr(Acknowledgement, "code", lambda _: None)
-            monkeypatch.setattr(broker.appends, "replicated", replicated)
-            before = len(state_log(broker))
-            async with peers_of(broker) as peers:
-                asked = [asyncio.create_task(init(*each)) for each in zip(peers, IDS, strict=True)]
-                while len(state_log(broker)) < before + len(IDS):
-                    await asyncio.sleep(0.001)
-                assert not any(each.done() for each in asked)
-                proceed.set()
-                assert [code for code, _ in await asyncio.gather(*asked)] == [0] * len(IDS)
-            monkeypatch.setattr(broker.appends, "replicated", real)
-
-    run(work())
+        monkeypatch.setattr(Acknowledgement, "code", lambda _: None)
+        monkeypatch.setattr(broker.appends, "replicated", replicated)
+        before = len(state_log(broker))
+        async with peers_of(broker) as peers:
+            asked = [asyncio.create_task(init(*each)) for each in zip(peers, IDS, strict=True)]
+            while len(state_log(broker)) < before + len(IDS):
+                await asyncio.sleep(0.001)
+            assert not any(each.done() for each in asked)
+            proceed.set()
+            assert [code for code, _ in await asyncio.gather(*asked)] == [0] * len(IDS)
+        monkeypatch.setattr(broker.appends, "replicated", real)
 
 
 def once(real: Callable[..., Any], what: Exception, times: int = 1) -> Callable[..., Any]:
@@ -129,21 +125,18 @@ def test_a_bug_in_an_append_is_reported_and_the_next_request_is_served(
     assert "records of transactional ids could not be stored" in caplog.text
 
 
-def test_a_bug_after_an_append_ends_no_other(tmp_path: Path, monkeypatch: Patch) -> None:
-    async def work() -> None:
-        async with serving(tmp_path, **ONE) as (broker, peer):
-            pair = await begin(peer)
-            stored = once(broker.transactions.coordinator.stored, ValueError("a fault"))
-            monkeypatch.setattr(broker.transactions.coordinator, "stored", stored)
-            lost = await Peer.of(broker)
-            asking = asyncio.create_task(init(lost, "y"))
-            while broker.transactions.coordinator.stored is stored and not state_log(broker)[1:]:
-                await asyncio.sleep(0.001)
-            assert await add(peer, pair, A) == [0]
-            asking.cancel()
-            lost.close()
-
-    run(work())
+async def test_a_bug_after_an_append_ends_no_other(tmp_path: Path, monkeypatch: Patch) -> None:
+    async with serving(tmp_path, **ONE) as (broker, peer):
+        pair = await begin(peer)
+        stored = once(broker.transactions.coordinator.stored, ValueError("a fault"))
+        monkeypatch.setattr(broker.transactions.coordinator, "stored", stored)
+        lost = await Peer.of(broker)
+        asking = asyncio.create_task(init(lost, "y"))
+        while broker.transactions.coordinator.stored is stored and not state_log(broker)[1:]:
+            await asyncio.sleep(0.001)
+        assert await add(peer, pair, A) == [0]
+        asking.cancel()
+        lost.close()
 
 
 @asynccontextmanager
@@ -162,15 +155,12 @@ async def loading(folder: Path) -> AsyncIterator[tuple[Broker, Peer, Callable[[]
         yield broker, peer, again
 
 
-def test_a_log_for_which_there_are_no_descriptors_is_read_again(tmp_path: Path, monkeypatch: Patch) -> None:
-    async def work() -> None:
-        async with loading(tmp_path) as (broker, _, again):
-            monkeypatch.setattr(coordinating, "_LOAD_AGAIN_S", 0.001)
-            read = once(broker.transactions._read, OutOfDescriptorsError("no descriptors"), times=3)
-            monkeypatch.setattr(broker.transactions, "_read", read)
-            assert await again() == 0
-
-    run(work())
+async def test_a_log_for_which_there_are_no_descriptors_is_read_again(tmp_path: Path, monkeypatch: Patch) -> None:
+    async with loading(tmp_path) as (broker, _, again):
+        monkeypatch.setattr(coordinating, "_LOAD_AGAIN_S", 0.001)
+        read = once(broker.transactions._read, OutOfDescriptorsError("no descriptors"), times=3)
+        monkeypatch.setattr(broker.transactions, "_read", read)
+        assert await again() == 0
 
 
 def test_a_bug_in_a_load_gives_up_that_partition_until_the_next_term(

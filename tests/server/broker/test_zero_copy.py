@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from builders import run
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.files.filesystem import LocalFile
 from magicbyte.engine.records.encode import Format
@@ -44,26 +43,23 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 @pytest.mark.parametrize("stored", FORMATS)
-def test_what_a_reader_knows_is_sent_by_the_system_alone_and_what_it_does_not_know_is_not(
+async def test_what_a_reader_knows_is_sent_by_the_system_alone_and_what_it_does_not_know_is_not(
     stored: Format, codec: Codec, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def work() -> None:
-        async with Running(folder) as broker:
-            await broker.topics.create("topic", configs={"message.format.version": stored.value})
-            peer = await Peer.of(broker)
-            for _ in range(5):
-                assert (await produce(peer, "topic", made(records(50), stored, codec), stored)).error_code == 0
-            size = broker.replicas.partition("topic", 0).log.size
-            for version, reader in READERS.items():
-                with watched(monkeypatch) as moved:
-                    found = await fetch(peer, version, asking("topic", 0))
-                assert found.records
-                if reader.magic >= stored.magic:
-                    assert moved["sent"] == size, version
-                    assert moved["read"] < 8192 + 32, version  # headers, to find the first set
-                else:
-                    assert moved["sent"] == 0, version
-                    assert moved["read"] >= size, version
-            peer.close()
-
-    run(work())
+    async with Running(folder) as broker:
+        await broker.topics.create("topic", configs={"message.format.version": stored.value})
+        peer = await Peer.of(broker)
+        for _ in range(5):
+            assert (await produce(peer, "topic", made(records(50), stored, codec), stored)).error_code == 0
+        size = broker.replicas.partition("topic", 0).log.size
+        for version, reader in READERS.items():
+            with watched(monkeypatch) as moved:
+                found = await fetch(peer, version, asking("topic", 0))
+            assert found.records
+            if reader.magic >= stored.magic:
+                assert moved["sent"] == size, version
+                assert moved["read"] < 8192 + 32, version  # headers, to find the first set
+            else:
+                assert moved["sent"] == 0, version
+                assert moved["read"] >= size, version
+        peer.close()

@@ -38,29 +38,26 @@ def tree() -> MemoryTree:
     return MemoryTree(Clock())
 
 
-def test_every_call_of_a_store_is_there(tree: MemoryTree, run: Runner) -> None:
-    async def go() -> None:
-        store = LoopStore(tree.session(), run)
-        assert await store.create("/a/b", b"x", parents=True) == "/a/b"
-        assert await store.transaction([SetNode("/a", b"y", 0), CreateNode("/a/n", sequence=True)])
-        assert (await store.set("/a", b"z", 1)).version == 2
-        with pytest.raises(BadVersionError):
-            await store.delete("/a/b", 7)
-        await store.delete("/a/b")
-        with pytest.raises(NoNodeError):
-            await store.get("/a/b")
-        assert await store.exists("/a/b") is None
-        assert await store.children("/a") == ["n0000000001"]
-        assert [each is None for each in await store.get_many(["/a", "/b"])] == [False, True]
-        assert await store.children_many(["/", "/b"]) == [["a"], None]
-        await store.create("/mine", ephemeral=True)
-        assert (await store.get("/mine")).ephemeral_owner == store.session_id
-        await store.close()
-        with pytest.raises(SessionExpiredError):
-            await store.get("/a")
-        assert tree.session().children("/") == ["a"]
-
-    asyncio.run(go())
+async def test_every_call_of_a_store_is_there(tree: MemoryTree, run: Runner) -> None:
+    store = LoopStore(tree.session(), run)
+    assert await store.create("/a/b", b"x", parents=True) == "/a/b"
+    assert await store.transaction([SetNode("/a", b"y", 0), CreateNode("/a/n", sequence=True)])
+    assert (await store.set("/a", b"z", 1)).version == 2
+    with pytest.raises(BadVersionError):
+        await store.delete("/a/b", 7)
+    await store.delete("/a/b")
+    with pytest.raises(NoNodeError):
+        await store.get("/a/b")
+    assert await store.exists("/a/b") is None
+    assert await store.children("/a") == ["n0000000001"]
+    assert [each is None for each in await store.get_many(["/a", "/b"])] == [False, True]
+    assert await store.children_many(["/", "/b"]) == [["a"], None]
+    await store.create("/mine", ephemeral=True)
+    assert (await store.get("/mine")).ephemeral_owner == store.session_id
+    await store.close()
+    with pytest.raises(SessionExpiredError):
+        await store.get("/a")
+    assert tree.session().children("/") == ["a"]
 
 
 def test_a_watch_is_called_on_the_loop_before_a_read_shows_what_it_tells(tree: MemoryTree, run: Runner) -> None:
@@ -88,16 +85,13 @@ def test_a_watch_is_called_on_the_loop_before_a_read_shows_what_it_tells(tree: M
     assert threads == {threading.get_ident()}
 
 
-def test_a_watch_is_called_though_no_call_is_made(tree: MemoryTree, run: Runner) -> None:
-    async def go() -> None:
-        store, other = LoopStore(tree.session(), run), LoopStore(tree.session(), run)
-        came = asyncio.Event()
-        await store.exists("/a", lambda _event, _path: came.set())
-        await other.create("/a")
-        async with asyncio.timeout(120):
-            await came.wait()
-
-    asyncio.run(go())
+async def test_a_watch_is_called_though_no_call_is_made(tree: MemoryTree, run: Runner) -> None:
+    store, other = LoopStore(tree.session(), run), LoopStore(tree.session(), run)
+    came = asyncio.Event()
+    await store.exists("/a", lambda _event, _path: came.set())
+    await other.create("/a")
+    async with asyncio.timeout(120):
+        await came.wait()
 
 
 def test_a_watch_that_fails_hurts_neither_calls_nor_other_watches(tree: MemoryTree, run: Runner) -> None:

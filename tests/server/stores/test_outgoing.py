@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from builders import run
 from magicbyte.server.stores import outgoing
 from magicbyte.server.stores.outgoing import ItemsInOrder, Outgoing
 
@@ -73,76 +72,61 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_items_go_in_order_and_so_many_in_a_request() -> None:
-    async def work() -> None:
-        sender = Sender()
-        sender.put("a", "b", "c")
-        await turns()
-        assert sender.delivered == [["a", "b"], ["c"]]
-
-    run(work())
+async def test_items_go_in_order_and_so_many_in_a_request() -> None:
+    sender = Sender()
+    sender.put("a", "b", "c")
+    await turns()
+    assert sender.delivered == [["a", "b"], ["c"]]
 
 
-def test_items_that_come_while_a_request_waits_is_in_the_next_one() -> None:
-    async def work() -> None:
-        sender = Sender()
-        sender.go_on.clear()
-        sender.put("a")
-        await turns()
-        sender.put("b", "c")
-        sender.put("d", to=2)
-        await turns()
-        assert sender.delivered == []
-        sender.go_on.set()
-        await turns()
-        assert sorted(sender.delivered) == [["a"], ["b", "c"], ["d"]]
-        assert len(sender.links) == 2
-
-    run(work())
+async def test_items_that_come_while_a_request_waits_is_in_the_next_one() -> None:
+    sender = Sender()
+    sender.go_on.clear()
+    sender.put("a")
+    await turns()
+    sender.put("b", "c")
+    sender.put("d", to=2)
+    await turns()
+    assert sender.delivered == []
+    sender.go_on.set()
+    await turns()
+    assert sorted(sender.delivered) == [["a"], ["b", "c"], ["d"]]
+    assert len(sender.links) == 2
 
 
-def test_a_bug_costs_the_items_of_its_request(caplog: pytest.LogCaptureFixture) -> None:
-    async def work() -> None:
-        sender = Sender("b")
-        sender.put("a", "a", "b", "c", "d")
-        await turns()
-        assert sender.delivered == [["a", "a"], ["d"]]
-        assert sender.lost == [(["b", "c"], True)]
-        assert "was not sent because of a bug" in caplog.text
-
-    run(work())
+async def test_a_bug_costs_the_items_of_its_request(caplog: pytest.LogCaptureFixture) -> None:
+    sender = Sender("b")
+    sender.put("a", "a", "b", "c", "d")
+    await turns()
+    assert sender.delivered == [["a", "a"], ["d"]]
+    assert sender.lost == [(["b", "c"], True)]
+    assert "was not sent because of a bug" in caplog.text
 
 
-def test_an_idle_queue_ends_with_its_connection_and_the_next_item_begins_another(
+async def test_an_idle_queue_ends_with_its_connection_and_the_next_item_begins_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def work() -> None:
-        monkeypatch.setattr(outgoing, "IDLE_S", 0)
-        sender = Sender()
-        sender.put("a")
-        await asyncio.wait(sender.runtime.tasks)
-        assert [each.is_closed for each in sender.links] == [True]
-        sender.put("b")
-        await asyncio.wait(sender.runtime.tasks)
-        assert sender.delivered == [["a"], ["b"]]
-        assert len(sender.links) == 2
-
-    run(work())
+    monkeypatch.setattr(outgoing, "IDLE_S", 0)
+    sender = Sender()
+    sender.put("a")
+    await asyncio.wait(sender.runtime.tasks)
+    assert [each.is_closed for each in sender.links] == [True]
+    sender.put("b")
+    await asyncio.wait(sender.runtime.tasks)
+    assert sender.delivered == [["a"], ["b"]]
+    assert len(sender.links) == 2
 
 
-def test_items_that_are_not_delivered_when_the_broker_stops_are_reported_as_lost() -> None:
-    async def work() -> None:
-        sender = Sender()
-        sender.put("a")
-        await turns()
-        sender.go_on.clear()
-        sender.put("b", "c", "d")
-        await turns()
-        (task,) = sender.runtime.tasks
-        task.cancel()
-        await asyncio.wait([task])
-        assert sender.delivered == [["a"]]
-        assert sender.lost == [(["b", "c", "d"], False)]
-        assert sender.links[0].is_closed
-
-    run(work())
+async def test_items_that_are_not_delivered_when_the_broker_stops_are_reported_as_lost() -> None:
+    sender = Sender()
+    sender.put("a")
+    await turns()
+    sender.go_on.clear()
+    sender.put("b", "c", "d")
+    await turns()
+    (task,) = sender.runtime.tasks
+    task.cancel()
+    await asyncio.wait([task])
+    assert sender.delivered == [["a"]]
+    assert sender.lost == [(["b", "c", "d"], False)]
+    assert sender.links[0].is_closed
