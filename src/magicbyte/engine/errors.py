@@ -1,7 +1,7 @@
 """Kafka's error codes and the exception tree. Imports nothing; every room raises from this tree and only from it."""
 
 import enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class ErrorCode(enum.IntEnum):
@@ -357,7 +357,12 @@ class BadVersionError(MetadataError):
 
 
 class StaleProposalError(MetadataError):
-    """A proposed change was decided by metadata that another broker has changed since."""
+    """A proposed change was decided by metadata that another broker has changed since.
+
+    `image`: the `ClusterImage` to decide again by. It may have what a controller has not announced yet.
+    """
+
+    image: Any = None
 
 
 class NotEmptyError(MetadataError):

@@ -119,6 +119,10 @@ class World:
         """Read settings again, as after the notification of their change."""
         self.loop.run_until_complete(self.store.reread([("topics", each) for each in topics]))
 
+    def announce(self, topic: str) -> None:
+        """Have the store read a topic, as after an order of a controller."""
+        self.loop.run_until_complete(self.store.announced([topic]))
+
     def close(self) -> None:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
@@ -242,6 +246,7 @@ def test_added_partitions_get_the_brokers_that_a_cluster_of_kafka_2_8_2_gave_the
     topics = world.start()
     topics.create("t", assignments=dict(enumerate(before)))
     for count in counts:
+        world.announce("t")
         topics.add_partitions("t", count)
     path = layout.topic_path("t")
     replicas = layout.TopicNode.load(path, world.metadata.get(path).data).replicas

@@ -35,7 +35,7 @@ def coordinating(broker: Broker) -> Coordinating[Counters]:
         broker.logs,
         broker.replicas,
         broker.appends,
-        lambda topic: enumerate(topic.leader_epochs),
+        broker.topics.led_at_once,
     )
     return Coordinating(services, KIND, Counters())
 

@@ -36,9 +36,10 @@ class ClusterStore(Protocol):
     async def propose(self, changes: Sequence[ProposedChange], seen: ClusterImage) -> ClusterImage:
         """Make the changes that were decided by the image `seen`; return the image after them.
 
-        Raises StaleProposalError if a part that they change is another one by now; `image` has it then, and nothing was
-        changed. Raises UnknownOutcomeError if the connection was lost meanwhile and the store cannot say whether they
-        were made; a later image shows it. Raises NetworkError, MetadataError, ProtocolTooOldError; nothing was changed.
+        Raises StaleProposalError if a part that they change is another one by now; the error has an image with it, and
+        nothing was changed. Raises UnknownOutcomeError if the connection was lost meanwhile and the store cannot say
+        whether they were made; a later image shows it. Raises NetworkError, MetadataError, ProtocolTooOldError; nothing
+        was changed.
         """
 
 
@@ -47,11 +48,10 @@ async def change(store: ClusterStore, decide: Decision) -> ClusterImage:
 
     Raises as `decide` and `ClusterStore.propose` do; StaleProposalError after ten attempts.
     """
+    seen = store.image
     for _ in range(_ATTEMPTS - 1):
-        seen = store.image
         try:
             return await store.propose(decide(seen), seen)
-        except StaleProposalError:
-            continue
-    seen = store.image
+        except StaleProposalError as error:
+            seen = error.image or store.image
     return await store.propose(decide(seen), seen)

@@ -204,15 +204,13 @@ class MarkerSender:
             return None
         store = peers.store
         try:  # the controller may not have announced it yet
-            if store.image.partition(partition) is None:
-                await store.announced([partition.topic])
-            is_there = store.image.partition(partition) is not None
+            known = store.image.partition(partition) or await store.stored_partition(partition)
         except MagicbyteError as error:
             self._runtime.complaints.line(
                 log, partition.topic, "markers", "%s: whether it exists: %s", partition, error
             )
             return NO_BROKER
-        return NO_BROKER if is_there else None
+        return None if known is None else NO_BROKER
 
     def _known_leader(self, partition: TopicPartition) -> int:
         """Return the leader of a partition by the last UpdateMetadata, else NO_BROKER."""

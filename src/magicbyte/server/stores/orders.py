@@ -70,7 +70,9 @@ def changes_of(image: ClusterImage, update: MetadataUpdate) -> list[ClusterChang
     ]
     for name in update.deleted:
         if name in image.topics:
-            changes += [TopicDeleted(name), SettingsChanged(topics.entity_of(name), None)]
+            changes.append(TopicDeleted(name))
+        if (entity := topics.entity_of(name)) in image.settings:
+            changes.append(SettingsChanged(entity, None))
     return changes + changes_of_partitions(image, update.partitions)
 
 

@@ -271,17 +271,26 @@ class Topics:
             led = () if self._store.is_shared else replicas.keys()
             return topics.creation(image, name, topic_id if has_ids else None, own, replicas, led)
 
+        decided = ServedTopic(name, NULL_UUID, 0, {}, self._resolve({}))
+
+        def noting(image: ClusterImage) -> list[ProposedChange]:
+            nonlocal decided
+            changes = decide(image)
+            for each in changes:
+                if isinstance(each, TopicCreated):
+                    given_id, count = each.topic.id or NULL_UUID, len(each.topic.partitions)
+                    decided = replace(decided, id=given_id, partitions=count)
+                elif isinstance(each, SettingsChanged):
+                    own = each.settings or {}
+                    decided = replace(decided, configs=own, config=self._resolve(own))
+            return changes
+
         if validate_only:
-            settings, created = decide(self._store.image)
-            assert isinstance(settings, SettingsChanged), "the first change of a creation"
-            assert isinstance(created, TopicCreated), "the second change of a creation"
-            own = settings.settings or {}
-            count = len(created.topic.partitions)
-            return ServedTopic(name, topic_id, count, own, topic_config.resolve(own, config))
-        await change(self._store, decide)
-        topic = self.known(name)
-        _warn_beyond(topic, config)
-        return topic
+            noting(self._store.image)
+            return decided
+        await change(self._store, noting)
+        _warn_beyond(decided, config)
+        return decided
 
     async def _placement(self) -> topics.Placement:
         brokers, racks = self._brokers(), self._racks()

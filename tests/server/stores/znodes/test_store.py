@@ -50,6 +50,7 @@ from magicbyte.engine.errors import (
     NetworkError,
     SessionExpiredError,
     StaleProposalError,
+    TopicExistsError,
     UnknownOutcomeError,
 )
 from magicbyte.engine.ports import NodeChange, TopicPartition
@@ -558,31 +559,77 @@ def test_an_update_that_arrives_during_a_reading_is_not_lost() -> None:
     run(work)
 
 
-def test_a_topic_that_another_broker_has_created_meanwhile_is_known_and_is_not_created_again() -> None:
+def test_a_topic_that_another_broker_has_created_meanwhile_is_not_created_again_nor_known_before_it_is_announced() -> (
+    None
+):
     async def work(cluster: Cluster) -> None:
         create_others_topic(cluster)
+        seen = list[list[str]]()
+
+        def decide(image: ClusterImage) -> list[ProposedChange]:
+            seen.append(list(image.topics))
+            if image.topics:
+                raise TopicExistsError("it exists")
+            return [TopicCreated(TOPIC), SettingsChanged(ORDERS_SETTINGS, WITHIN_MS)]
+
+        with pytest.raises(TopicExistsError):
+            await change(cluster.store, decide)
+        assert seen == [[], ["orders"]]
+        assert (cluster.store.image.topics, cluster.store.image.settings) == ({}, {})
+
+    run(work)
+
+
+def test_a_topic_that_a_member_creates_is_known_when_it_is_announced() -> None:
+    async def work(cluster: Cluster) -> None:
+        await cluster.store.propose(
+            [SettingsChanged(ORDERS_SETTINGS, WITHIN_MS), TopicCreated(TOPIC)], cluster.store.image
+        )
+        assert cluster.stored(TOPIC_PATH) == WITHIN_MS
+        assert cluster.store.image == replace(ClusterImage(), position=cluster.store.image.position)
+        await cluster.store.updated(MetadataUpdate({}, {TopicPartition("orders", 0): led_by(1)}, []))
+        assert list(cluster.store.image.topics) == ["orders"]
+        assert cluster.store.image.settings == {ORDERS_SETTINGS: WITHIN_MS}
+
+    run(work)
+
+
+def test_a_topic_whose_deletion_was_announced_does_not_come_back_while_its_nodes_are_still_there() -> None:
+    async def work(cluster: Cluster) -> None:
+        create_others_topic(cluster)
+        await cluster.store.announced(["orders"])
+        await cluster.store.updated(MetadataUpdate({}, {}, ["orders"]))
         with pytest.raises(StaleProposalError, match="/brokers/topics/orders: another broker has changed it"):
             await cluster.store.propose([TopicCreated(TOPIC)], cluster.store.image)
-        assert len(cluster.store.image.topics["orders"].partitions) == 1
+        assert await cluster.store.stored_partition(TopicPartition("orders", 0)) == PartitionImage((1,))
+        assert await cluster.store.stored_partition(TopicPartition("orders", 1)) is None
+        assert cluster.store.image.topics == {}
 
     run(work)
 
 
 def test_partitions_that_two_brokers_add_at_once_are_not_mixed() -> None:
     async def work(cluster: Cluster) -> None:
-        await cluster.store.propose([TopicCreated(TOPIC)], cluster.store.image)
+        create_others_topic(cluster, 2)
+        await cluster.store.announced(["orders"])
         path = layout.topic_path("orders")
-        cluster.other.set(path, layout.TopicNode({0: [1], 1: [2], 2: [3]}, TOPIC.id).dump())
-        with pytest.raises(StaleProposalError):
+        cluster.other.set(path, layout.TopicNode({0: [1], 1: [1], 2: [3]}, TOPIC.id).dump())
+        with pytest.raises(StaleProposalError) as raised:
             await cluster.store.propose([PartitionsCreated("orders", (PartitionImage((9,)),))], cluster.store.image)
-        assert [each.replicas for each in cluster.store.image.topics["orders"].partitions] == [(1,), (2,), (3,)]
+        now = raised.value.image
+        assert [each.replicas for each in now.topics["orders"].partitions] == [(1,), (1,), (3,)]
+        await cluster.store.propose([PartitionsCreated("orders", (PartitionImage((9,)),))], now)
+        node = layout.TopicNode.load(path, cluster.other.get(path).data)
+        assert node.replicas == {0: [1], 1: [1], 2: [3], 3: [9]}
+        assert len(cluster.store.image.topics["orders"].partitions) == 2, "the controller announces the others"
 
     run(work)
 
 
 def test_a_member_requests_a_deletion_and_knows_the_topic_until_the_controller_deletes_it() -> None:
     async def work(cluster: Cluster) -> None:
-        await cluster.store.propose([TopicCreated(TOPIC)], cluster.store.image)
+        create_others_topic(cluster)
+        await cluster.store.announced(["orders"])
         for _ in range(2):
             await cluster.store.propose([DeletionRequested("orders")], cluster.store.image)
         assert cluster.other.children(layout.DELETE_TOPICS) == ["orders"]

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from magicbyte.engine.cluster import topics
 from magicbyte.engine.cluster.acls import Pattern, ResourceType
 from magicbyte.engine.cluster.changes import (
     AclsChanged,
@@ -77,8 +79,8 @@ _REPORTED_BY_READERS: Final = (
     DamagedSection.TOPIC_SETTINGS,
     DamagedSection.BROKER_SETTINGS,
 )
-_OF_CONTROLLER: Final = (DeletionRequested, DeletionEnded)
-"""Changes that a member's image lacks: the controller announces what follows from them."""
+_OF_CONTROLLER: Final = (TopicCreated, PartitionsCreated, DeletionRequested, DeletionEnded)
+"""Proposed changes that a member's image lacks: the controller announces what follows from them."""
 
 
 class _News(NamedTuple):
@@ -253,10 +255,16 @@ class TreeStore:
     async def _read_unread(self) -> None:
         from magicbyte.server.stores.orders import changes_of_partitions
 
-        await self.announced({key.topic for key in self._unread})
-        async with self._turn:
+        async with self._turn:  # so that no topic is read whose deletion is announced meanwhile
+            parts = Parts(topics=dict.fromkeys(sorted({key.topic for key in self._unread})))
+            self._publish(await self._reading.run(self._news, lambda image: reread(self._metadata, image, parts).image))
             partitions, self._unread = self._unread, {}
             self.follow(changes_of_partitions(self._image, partitions))
+
+    async def stored_partition(self, key: TopicPartition) -> PartitionImage | None:
+        """Return a partition as the tree has it, announced or not. Raises NetworkError, MetadataError."""
+        parts = Parts(topics={key.topic: None})
+        return (await self._reading.run(reread, self._metadata, ClusterImage(), parts)).image.partition(key)
 
     def follow(self, changes: Sequence[ClusterChange]) -> None:
         """Publish changes that the session of this broker brings about: registrations and elections."""
@@ -311,31 +319,41 @@ class TreeStore:
             parts.deletions.clear()
         base = self._image
         now, nodes = reread(self._metadata, base, parts)
-        read = difference(base, now)
         if any(_value(now, change) != _value(seen, change) for change in changes):
-            return _News(base, now, read, _stale(changes))
-        own = self._own(now, changes)
-        after = _News(base, apply_all(now, own, now.position), [*read, *own])
+            return self._known(base, now, _stale(changes, now))
         try:
             if made := node_changes(self._metadata, now, changes, self._terms(), nodes):
                 self._metadata.transaction(made)
         except (BadVersionError, NodeExistsError, NoNodeError) as error:
-            stale = _stale(changes)
+            later = reread(self._metadata, base, parts).image
+            stale = _stale(changes, later)
             stale.__cause__ = error
-            return self._news(lambda image: reread(self._metadata, image, parts).image)._replace(error=stale)
+            return self._known(base, later, stale)
         except UnknownOutcomeError as error:
-            later = self._news(lambda image: reread(self._metadata, image, parts).image)
-            was_made = all(_value(later.image, change) == _value(after.image, change) for change in changes)
-            return after if was_made else later._replace(error=error)
+            later, after = reread(self._metadata, base, parts).image, apply_all(now, changes, now.position)
+            if any(_value(later, change) != _value(after, change) for change in changes):
+                return self._known(base, later, error)
         except MagicbyteError as error:
-            return _News(base, now, read, error)
-        return after
+            return self._known(base, now, error)
+        read = self._known(base, now)
+        own = self._own(read.image, changes)
+        return _News(base, apply_all(read.image, own, read.image.position), [*read.changes, *own])
 
-    def _own(self, image: ClusterImage, changes: Iterable[ProposedChange]) -> list[ClusterChange]:
+    def _known(self, base: ClusterImage, read: ClusterImage, error: MagicbyteError | None = None) -> _News:
+        """Return what this broker knows of an image that was read: topics of a cluster only as announced."""
+        if self.is_shared:
+            read = replace(read, topics=base.topics, topic_names=base.topic_names)
+        return _News(base, read, difference(base, read), error)
+
+    def _own(self, image: ClusterImage, changes: Sequence[ProposedChange]) -> list[ClusterChange]:
         """Return what proposed changes are in this broker's image; a damaged node is whole after them."""
         own = list[ClusterChange]()
+        new = {topics.entity_of(change.topic.name) for change in changes if isinstance(change, TopicCreated)}
         for change in changes:
-            if self.is_shared and isinstance(change, _OF_CONTROLLER):
+            is_announced = isinstance(change, _OF_CONTROLLER) or (
+                isinstance(change, SettingsChanged) and change.entity in new
+            )
+            if self.is_shared and is_announced:
                 continue
             own.append(change)
             if isinstance(change, SettingsChanged) and (part := settings_part(change.entity)) in image.damage:
@@ -429,8 +447,10 @@ def _value(image: ClusterImage, change: ProposedChange) -> object:
     raise AssertionError(f"{type(change).__name__} is not proposed yet")
 
 
-def _stale(changes: Sequence[ProposedChange]) -> StaleProposalError:
-    return StaleProposalError(_path(changes[0]), "another broker has changed it meanwhile")
+def _stale(changes: Sequence[ProposedChange], now: ClusterImage) -> StaleProposalError:
+    error = StaleProposalError(_path(changes[0]), "another broker has changed it meanwhile")
+    error.image = now
+    return error
 
 
 def _acl_roots(protocol: tuple[int, ...] | None) -> list[str]:
