@@ -26,6 +26,14 @@ class KraftNode(NamedTuple):
         root = f"{self.name}/"
         return {path.removeprefix(root): data for path, data in _files(self.case).items() if path.startswith(root)}
 
+    def unpacked(self, path: Path, *, without: str = "^$") -> Path:
+        """Write the files into a folder, but for those whose name matches; return the folder."""
+        for name, data in self.files().items():
+            if not re.search(without, name):
+                (path / name).parent.mkdir(parents=True, exist_ok=True)
+                (path / name).write_bytes(data)
+        return path
+
     def dumps(self) -> dict[str, list[str]]:
         """Return what Kafka's dump tool printed of each file of the metadata log, by name: its lines."""
         text = gzip.decompress((GOLDEN / self.case / f"{self.name}.dump.txt.gz").read_bytes()).decode()

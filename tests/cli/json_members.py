@@ -22,6 +22,15 @@ PAGE: Final = Path(__file__).parents[2] / "docs/reference/json.md"
 MAPS: Final = {
     "diff": ("partitions[].differing", "partitions[].notHeld"),
     "dump": ("properties",),
+    "metadata show": (
+        "features",
+        "brokers[].features",
+        "controllers[].features",
+        "settings[].settings",
+        "quotas[].entity",
+        "quotas[].limits",
+        "scramUsers",
+    ),
     "migrate rollback": ("spread", "unknown"),
     "migrate status": ("plan.topics[].groups",),
     "plan": ("topics[].groups",),

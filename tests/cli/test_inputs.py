@@ -18,6 +18,7 @@ import pytest
 import golden_data
 from cli.command import IN_PLACE, inputs, run, state
 from cli.test_outputs import commands
+from kraft_data import KraftNode
 from magicbyte.testing import Broker
 
 CASES = ("0.8.2.2/basic-gzip", "0.9.0.1/compact-snappy.before", "0.10.2.2/crash-flip.crashed", "0.11.0.3/txn-none",
@@ -40,6 +41,7 @@ LINES: dict[str, list[str]] = {
     ],
     "convert": ["LOGS --to v2 --out OUT/logs --verify", "PARTITION --to v0 --codec gzip --out OUT/v0"],
     "diff": ["PARTITION COPY", "LOGS LOGS"],
+    "metadata show": ["NODE", "NODE --at 100 --json"],
     "rebuild-index": ["LOGS", "LOGS --out OUT/logs", "PARTITION"],
     "compact": ["LOGS --topic compact-snappy --drop-unkeyed --out OUT/logs", "PARTITION --dry-run --drop-unkeyed"],
     "retain": ["LOGS --bytes 1000 --out OUT/logs", "LOGS --bytes 0 --dry-run"],
@@ -154,6 +156,7 @@ def laid_out(folder: Path) -> dict[str, str]:
         "DAMAGED": str(damaged),
         "ARCHIVE": archive,
         "SCHEMAS": str(folder / "schemas"),
+        "NODE": str(KraftNode("3.9.1/clean-a", "node").unpacked(folder / "node")),
         **{word: str(folder / name) for word, (name, _) in texts.items()},
     }
 

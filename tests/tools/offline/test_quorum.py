@@ -1,30 +1,16 @@
 """A KRaft node's directory as an image: of real nodes, cut, damaged, and with files missing."""
 
-import json
-import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from kraft_data import FOLDER, KraftNode, nodes
-from magicbyte.cli.main import main
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.tools.offline.quorum import QuorumLog, quorum_folder, read_quorum
 
 CLEAN, KILLED = KraftNode("4.3.1/clean-a", "node"), KraftNode("3.9.1/killed-a", "node")
 BROKER, JOINED = KraftNode("4.3.1/dynamic-a", "b1"), KraftNode("4.3.1/dynamic-a", "c101")
-
-
-def unpacked(node: KraftNode, path: Path, *, without: str = "^$") -> Path:
-    """Write a node's files into a folder, but for those whose name matches; return the folder."""
-    for name, data in node.files().items():
-        if not re.search(without, name):
-            target = path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
-    return path
 
 
 def read(path: Path, at: int | None = None) -> QuorumLog:
@@ -34,7 +20,7 @@ def read(path: Path, at: int | None = None) -> QuorumLog:
 
 @pytest.mark.parametrize("node", nodes(), ids=str)
 def test_a_nodes_image_ends_where_kafkas_does(node: KraftNode, tmp_path: Path) -> None:
-    found, (last, *_) = read(unpacked(node, tmp_path)), [lines[-1] for lines in node.folds().values()]
+    found, (last, *_) = read(node.unpacked(tmp_path)), [lines[-1] for lines in node.folds().values()]
     assert found.end == last["end"]
     assert found.notes == ()
     assert found.start is not None
@@ -42,7 +28,7 @@ def test_a_nodes_image_ends_where_kafkas_does(node: KraftNode, tmp_path: Path) -
 
 @pytest.mark.parametrize("node", [CLEAN, KILLED, BROKER], ids=str)
 def test_without_snapshots_the_log_leads_to_the_same_image(node: KraftNode, tmp_path: Path) -> None:
-    whole, bare = unpacked(node, tmp_path / "a"), unpacked(node, tmp_path / "b", without=r"checkpoint$")
+    whole, bare = node.unpacked(tmp_path / "a"), node.unpacked(tmp_path / "b", without=r"checkpoint$")
     for at in (None, 150, 90):
         found, expected = read(bare, at), read(whole, at)
         assert found.start is None
@@ -50,7 +36,7 @@ def test_without_snapshots_the_log_leads_to_the_same_image(node: KraftNode, tmp_
 
 
 def test_an_incomplete_snapshot_is_passed_over_with_a_note(tmp_path: Path) -> None:
-    expected = read(unpacked(CLEAN, tmp_path))
+    expected = read(CLEAN.unpacked(tmp_path))
     newest = tmp_path / FOLDER / str(expected.start)
     batches, at = [], 0
     data = memoryview(newest.read_bytes())
@@ -67,23 +53,23 @@ def test_an_incomplete_snapshot_is_passed_over_with_a_note(tmp_path: Path) -> No
 
 
 def test_unfinished_and_deleted_snapshots_are_ignored(tmp_path: Path) -> None:
-    expected = read(unpacked(CLEAN, tmp_path))
+    expected = read(CLEAN.unpacked(tmp_path))
     for suffix in (".checkpoint.part", ".checkpoint.deleted"):
         (tmp_path / FOLDER / f"{999:020}-{1:010}{suffix}").write_bytes(b"nothing")
     assert read(tmp_path) == expected
 
 
 def test_a_log_whose_start_no_snapshot_reaches_is_refused(tmp_path: Path) -> None:
-    unpacked(JOINED, tmp_path, without=r"\.checkpoint$")
+    JOINED.unpacked(tmp_path, without=r"\.checkpoint$")
     with pytest.raises(LogDirectoryError, match="begins at offset 333, and no complete snapshot has"):
         read(tmp_path)
-    unpacked(JOINED, tmp_path)
+    JOINED.unpacked(tmp_path)
     with pytest.raises(LogDirectoryError, match="begins at offset 333, and no complete snapshot has"):
         read(tmp_path, 100)
 
 
 def test_a_last_batch_cut_at_any_byte_ends_the_log_before_it(tmp_path: Path) -> None:
-    expected = read(unpacked(CLEAN, tmp_path))
+    expected = read(CLEAN.unpacked(tmp_path))
     newest = max((tmp_path / FOLDER).glob("*.log"))
     data, at = newest.read_bytes(), 0
     while at + (size := RecordBatch(memoryview(data)[at:]).size) < len(data):
@@ -98,7 +84,7 @@ def test_a_last_batch_cut_at_any_byte_ends_the_log_before_it(tmp_path: Path) -> 
 
 
 def test_a_flipped_bit_in_the_last_batch_ends_the_log_and_in_an_earlier_segment_is_refused(tmp_path: Path) -> None:
-    unpacked(BROKER, tmp_path, without=r"checkpoint$")
+    BROKER.unpacked(tmp_path, without=r"checkpoint$")
     segments = sorted((tmp_path / FOLDER).glob("*.log"))
     newest = bytearray(segments[-1].read_bytes())
     newest[-1] ^= 4
@@ -109,26 +95,3 @@ def test_a_flipped_bit_in_the_last_batch_ends_the_log_and_in_an_earlier_segment_
     segments[0].write_bytes(first)
     with pytest.raises(CorruptRecordError, match=segments[0].name):
         read(tmp_path)
-
-
-def test_show_prints_the_cluster_at_an_offset_and_no_secret(tmp_path: Path) -> None:
-    path = unpacked(CLEAN, tmp_path)
-    shown = CliRunner().invoke(main, ["metadata", "show", str(path)])
-    assert shown.exit_code == 0, shown.output
-    assert "features: metadata.version 30" in shown.output
-    assert "\n  boot-a SCRAM-SHA-512" in shown.output
-    printed = CliRunner().invoke(main, ["metadata", "show", str(path), "--format", "json"])
-    described = json.loads(printed.output)
-    assert described["endOffset"] == read(path).end
-    credentials = [each for user in read(path).image.scram_users.values() for each in user.values()]
-    assert credentials
-    assert not any(part in printed.output + shown.output for each in credentials for part in each.dump().split(",")[:3])
-
-
-def test_show_of_a_topic_that_is_not_there_says_so(tmp_path: Path) -> None:
-    path = unpacked(CLEAN, tmp_path)
-    done = CliRunner().invoke(main, ["metadata", "show", str(path), "--topic", "nothing"])
-    assert done.exit_code == 1
-    assert "no topic nothing at offset" in done.output
-    done = CliRunner().invoke(main, ["metadata", "show", str(path / "meta.properties")])
-    assert done.exit_code == 2

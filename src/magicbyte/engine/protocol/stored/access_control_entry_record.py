@@ -30,7 +30,7 @@ _BB = struct.Struct(">bb")
 class AccessControlEntryRecord(Message):
     """In the metadata log: an ACL was added.
 
-    id: Id of the ACL.
+    id: Random id, by which it is removed.
     resource_type: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
     resource_name: Name of the resource, or its prefix.
     pattern_type: 3: the name is whole; 4: it is a prefix.

@@ -67,7 +67,7 @@ class ClientQuotaRecord(Message):
 
     entity: Whom it limits.
     key: Name of the quota, such as producer_byte_rate.
-    value: Its value.
+    value: The limit that it sets.
     remove: Whether it was removed.
     """
 

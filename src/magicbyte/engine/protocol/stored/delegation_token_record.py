@@ -33,7 +33,7 @@ class DelegationTokenRecord(Message):
     issue_timestamp: Time of creation, in ms.
     max_timestamp: Time from which on it cannot be renewed, in ms.
     expiration_timestamp: Time from which on it is invalid, in ms.
-    token_id: Id of the token.
+    token_id: Names the token; its secret follows from it.
     """
 
     API_KEY: ClassVar[int | None] = 10

@@ -36,7 +36,7 @@ class PartitionChangeRecord(Message):
     """In the metadata log: some of a partition's state has changed; absent fields have not.
 
     partition_id: Number of the partition.
-    topic_id: Id of its topic.
+    topic_id: Random id of the topic that it belongs to.
     isr: Brokers in sync.
     leader: The leading broker, also if it is the same in a new epoch; -1: none; -2: unchanged.
     replicas: Brokers with a replica.

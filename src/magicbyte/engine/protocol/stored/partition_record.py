@@ -40,7 +40,7 @@ class PartitionRecord(Message):
     """In the metadata log: a partition was created, or its whole state is repeated.
 
     partition_id: Number of the partition.
-    topic_id: Id of its topic.
+    topic_id: Random id of the topic that it belongs to.
     replicas: Brokers with a replica; the first is the preferred leader.
     isr: Brokers in sync.
     removing_replicas: Replicas that a reassignment removes.

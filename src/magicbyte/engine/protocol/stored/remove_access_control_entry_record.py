@@ -17,7 +17,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 class RemoveAccessControlEntryRecord(Message):
     """In the metadata log: an ACL was removed.
 
-    id: Id of the ACL.
+    id: Random id, by which it is removed.
     """
 
     API_KEY: ClassVar[int | None] = 19

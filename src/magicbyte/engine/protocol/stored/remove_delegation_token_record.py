@@ -16,7 +16,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 class RemoveDelegationTokenRecord(Message):
     """In the metadata log: a delegation token was removed.
 
-    token_id: Id of the token.
+    token_id: Names the token; its secret follows from it.
     """
 
     API_KEY: ClassVar[int | None] = 26

@@ -17,7 +17,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 class RemoveTopicRecord(Message):
     """In the metadata log: a topic was deleted, with its settings.
 
-    topic_id: Id of the topic.
+    topic_id: Random id, which differs from that of an earlier topic of the same name.
     """
 
     API_KEY: ClassVar[int | None] = 9

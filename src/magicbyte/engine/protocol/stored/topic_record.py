@@ -27,7 +27,7 @@ class TopicRecord(Message):
     """In the metadata log: a topic was created.
 
     name: Name of the topic.
-    topic_id: Id of the topic.
+    topic_id: Random id, which differs from that of an earlier topic of the same name.
     """
 
     API_KEY: ClassVar[int | None] = 2
