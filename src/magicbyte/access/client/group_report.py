@@ -42,6 +42,11 @@ class ReportedGroup:
         """Its members, none if they are unknown."""
         return () if self.described is None else self.described.members
 
+    @property
+    def exists(self) -> bool:
+        """Whether it has offsets, or its coordinator knows it."""
+        return bool(self.offsets or self.in_zookeeper or (self.described is not None and self.described.is_known))
+
     def why_unknown(self, *, zookeeper: bool) -> str | None:
         """Return why it may have members that are not among `members`. `zookeeper`: its offsets there are meant."""
         if self.described is None:
@@ -163,6 +168,14 @@ async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> R
 
     The brokers look up ZooKeeper partition by partition, so this is done only if needed, or with `zookeeper`.
     """
+    group = await _reported(client, name, zookeeper=zookeeper)
+    if not group.exists:
+        await _not_found(client, name)
+    return group
+
+
+async def _reported(client: Client, name: str, *, zookeeper: bool) -> ReportedGroup:
+    """Return a group, which may not exist."""
     try:
         described = await describe_group(client, name)
     except UnsupportedVersionError:
@@ -170,8 +183,6 @@ async def find_group(client: Client, name: str, *, zookeeper: bool = False) -> R
     group = ReportedGroup(name, described, await committed_offsets(client, name, None))
     if zookeeper or not group.offsets:
         group.in_zookeeper = await zookeeper_offsets(client, name)
-    if not (group.offsets or group.in_zookeeper or (described is not None and described.is_known)):
-        await _not_found(client, name)
     return group
 
 
@@ -267,12 +278,10 @@ async def reset_offsets(
 
 async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper: bool) -> ReportedGroup:
     """Return a group; an unknown one is created by its first offsets if topics are given (`wanted`)."""
-    try:
-        return await find_group(client, name, zookeeper=zookeeper)
-    except BrokerError as error:
-        if error.code is ErrorCode.GROUP_ID_NOT_FOUND and wanted:
-            return ReportedGroup(name, None, {})
-        raise
+    group = await _reported(client, name, zookeeper=zookeeper)
+    if not (group.exists or wanted):
+        await _not_found(client, name)
+    return group
 
 
 async def _chosen(client: Client, topics: Mapping[str, list[int]]) -> list[TopicPartition]:
