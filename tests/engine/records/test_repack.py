@@ -173,7 +173,8 @@ def digests() -> list[str]:
 
 @pytest.mark.slow
 def test_kernels_that_check_every_index_write_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "MAGICBYTE_KERNELS": "compiled"}
+    tests = str(Path(__file__).parents[2])
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "MAGICBYTE_KERNELS": "compiled", "PYTHONPATH": tests}
     done = subprocess.run(
         [sys.executable, str(Path(__file__))], env=environment, capture_output=True, text=True, check=False
     )
