@@ -71,7 +71,7 @@ def an_election_of_any_replica_that_lives(patch: Patch) -> None:
     patch.setattr(election, "offline", offline)
 
 
-@planted("2.8", 120)
+@planted("2.8", 163)
 def a_deposed_leader_that_keeps_acknowledging(patch: Patch) -> None:
     real = LeaderPartition.isr_refused
 
