@@ -45,7 +45,8 @@ def test_every_version_is_known_to_one_of_the_releases() -> None:
         for name, version in versions()
         if all(java_version(name, version, kafka) is None for kafka in (OLD, NEW))
     }
-    assert missing == NOWHERE
+    of_metadata_log = {each for each in versions() if all_schemas()[each[0]].type == "metadata"}  # compared by logs
+    assert missing - of_metadata_log == NOWHERE
 
 
 @pytest.mark.parametrize("kafka", [OLD, NEW])

@@ -16,6 +16,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from interop import jvm, kafka_oracle
+from magicbyte.engine.cluster.brokers import Registration
 from magicbyte.engine.errors import (
     BadVersionError,
     MetadataError,
@@ -28,7 +29,7 @@ from magicbyte.engine.ports import CreateNode, NodeEvent, SessionEvent, SetNode
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.zookeeper import ZooKeeperStore
 from magicbyte.server.serving.threads import SystemThreads
-from magicbyte.server.stores.znodes.cluster import register
+from magicbyte.server.stores.znodes.cluster import OwnRegistration, register
 from ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
@@ -254,6 +255,9 @@ def test_closing_needs_no_server(server: Server) -> None:
     store.close()
 
 
+OWN = OwnRegistration(Registration((), None), 0, 2)
+
+
 def test_coroutines_see_watches_first_and_a_new_session_takes_the_place_of_an_expired_one(
     server: Server,
 ) -> None:
@@ -271,8 +275,8 @@ def test_coroutines_see_watches_first_and_a_new_session_takes_the_place_of_an_ex
             await one.set("/brokers", b"%d" % count)
             node = await two.get("/brokers")
             assert len(seen) == node.version == count
-        epoch = await register(one, 3, b"{}")
-        waiting = asyncio.create_task(register(two, 3, b"{}", 1000 * PATIENCE_S))
+        epoch = await register(one, 3, OWN)
+        waiting = asyncio.create_task(register(two, 3, OWN, 1000 * PATIENCE_S))
         await asyncio.sleep(0.2)
         assert not waiting.done()
         end_by_force(cast("ZooKeeperStore", one._store), server.address)
@@ -281,7 +285,7 @@ def test_coroutines_see_watches_first_and_a_new_session_takes_the_place_of_an_ex
             assert event is SessionEvent.SUSPENDED
         again = await LoopStore.open(opens, threads[0].run)
         with pytest.raises(NodeExistsError, match="give this one another"):
-            await register(again, 3, b"{}", 100)
+            await register(again, 3, OWN, 100)
         for each in (one, two, again):
             await each.close()
 
