@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
-from magicbyte.engine.cluster.acls import Entries, ResourcePattern
+from magicbyte.engine.cluster.acls import AccessControlEntry, Entries, ResourcePattern
 from magicbyte.engine.cluster.brokers import RegisteredBroker, RegisteredController
 from magicbyte.engine.cluster.image import (
     AclBinding,
@@ -320,6 +320,7 @@ class Draft:
         self._before = image
         self._sections: dict[str, Any] = {}
         self._partitions: dict[str, list[PartitionImage]] = {}
+        self._resources = set[ResourcePattern]()  # whose ACLs follow from `acl_ids`
 
     def apply(self, change: ClusterChange) -> None:
         """Apply a change. Raises UnknownTopicError."""
@@ -333,7 +334,26 @@ class Draft:
                 name: TopicImage(name, topics[name].id, tuple(partitions))
                 for name, partitions in self._partitions.items()
             }
+        if self._resources:
+            self._derive_acls()
         return replace(self._before, position=position, **self._sections)
+
+    def _derive_acls(self) -> None:
+        """Set the ACLs of resources by `acl_ids`: once for all changes, as each may be of the same resource."""
+        entries: dict[ResourcePattern, set[AccessControlEntry]] = {}
+        for acl in self.get("acl_ids").values():
+            if acl.resource in self._resources:
+                entries.setdefault(acl.resource, set()).add(acl.entry)
+        for resource in self._resources:
+            found = frozenset(entries.get(resource, ()))
+            self.put("acls", resource, found, is_absent=not found)
+
+    def put_acl(self, acl_id: uuid.UUID, acl: AclBinding | None) -> None:
+        """Set the ACL with an id; None: remove it. Another ACL that is equal stays."""
+        before: AclBinding | None = self.section("acl_ids").pop(acl_id, None)
+        self._resources |= {each.resource for each in (before, acl) if each is not None}
+        if acl is not None:
+            self.section("acl_ids")[acl_id] = acl
 
     def section(self, name: str) -> dict[Any, Any]:
         """Return a section that may be changed."""
@@ -436,19 +456,6 @@ def _acls_changed(draft: Draft, change: AclsChanged) -> None:
     draft.put("acls", change.resource, change.entries, is_absent=not change.entries)
 
 
-def _acl_added(draft: Draft, change: AclAdded) -> None:
-    draft.section("acl_ids")[change.id] = change.acl
-    acls = draft.section("acls")
-    acls[change.acl.resource] = acls.get(change.acl.resource, frozenset()) | {change.acl.entry}
-
-
-def _acl_removed(draft: Draft, change: AclRemoved) -> None:
-    acl = draft.section("acl_ids").pop(change.id, None)
-    if acl is not None and acl not in draft.section("acl_ids").values():
-        entries = draft.section("acls").get(acl.resource, frozenset()) - {acl.entry}
-        draft.put("acls", acl.resource, entries, is_absent=not entries)
-
-
 def _credential_changed(draft: Draft, change: ScramCredentialChanged) -> None:
     users = draft.section("scram_users")
     credentials = {name: each for name, each in users.get(change.user, {}).items() if name != change.mechanism}
@@ -494,8 +501,8 @@ _APPLY: Final[Mapping[type, Callable[[Draft, Any], None]]] = {
     PreferredElectionsRequested: lambda draft, change: draft.set("preferred_elections", change.partitions),
     DamageChanged: _damage_changed,
     PartitionReplaced: _partition_replaced,
-    AclAdded: _acl_added,
-    AclRemoved: _acl_removed,
+    AclAdded: lambda draft, change: draft.put_acl(change.id, change.acl),
+    AclRemoved: lambda draft, change: draft.put_acl(change.id, None),
     QuorumControllerRegistered: lambda draft, change: draft.section("controllers").update(
         {change.controller.id: change.controller}
     ),

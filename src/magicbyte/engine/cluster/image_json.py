@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from magicbyte.engine.cluster.quotas import NO_NAME
-from magicbyte.engine.protocol.kafka_json import id_text
+from magicbyte.engine.protocol.fields import id_text
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.brokers import RegisteredBroker, RegisteredController, Registration

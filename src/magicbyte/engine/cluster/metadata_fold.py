@@ -14,7 +14,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from magicbyte.engine.cluster.acls import AccessControlEntry, AclOperation, Pattern, Permission, ResourcePattern
 from magicbyte.engine.cluster.acls import ResourceType as AclResource
@@ -79,6 +79,8 @@ from magicbyte.engine.protocol.stored import (
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
+
+E = TypeVar("E")
 
 METADATA_VERSION: Final = "metadata.version"
 _KRAFT_VERSION: Final = "kraft.version"
@@ -296,9 +298,10 @@ def _change_partition(draft: Draft, message: Any) -> None:
     before = partitions[number] if 0 <= number < len(partitions) else None
     if before is None or before.known is None or before.quorum is None:
         raise UnknownTopicError(f"partition {name}-{number} does not exist")
-    (leader, leader_epoch, isr, _), details = _state(before.known.state), before.quorum
+    state, details = before.known.state, before.quorum
+    state = replace(state, isr=_known(message.isr, state.isr))
     if message.leader != _UNCHANGED:
-        leader, leader_epoch = message.leader, leader_epoch + 1
+        state = replace(state, leader=message.leader, leader_epoch=state.leader_epoch + 1)
     if message.directories is not None:
         details = details._replace(directories=tuple(message.directories))
     if message.leader_recovery_state in (0, 1):
@@ -308,17 +311,13 @@ def _change_partition(draft: Draft, message: Any) -> None:
         OngoingMove(
             _known(message.adding_replicas, before.move.adding), _known(message.removing_replicas, before.move.removing)
         ),
-        KnownState(PartitionState(leader, leader_epoch, _known(message.isr, isr), NO_EPOCH), before.known.version + 1),
+        KnownState(state, before.known.version + 1),
         details._replace(
             eligible=_known(message.eligible_leader_replicas, details.eligible),
             last_eligible=_known(message.last_known_elr, details.last_eligible),
         ),
     )
     draft.apply(PartitionReplaced(TopicPartition(name, number), image))
-
-
-def _state(state: PartitionState) -> tuple[int, int, tuple[int, ...], int]:
-    return state.leader, state.leader_epoch, state.isr, state.controller_epoch
 
 
 def _clear_eligible(draft: Draft, message: Any) -> None:
@@ -491,6 +490,25 @@ def _records_of_features(image: ClusterImage) -> Iterator[MetadataRecord]:
         yield MetadataRecord(21, 0, made)
 
 
+def _endpoints(kind: Callable[..., E], registration: Registration) -> list[E]:
+    return [
+        kind(
+            name=each.listener,
+            host=each.host,
+            port=each.port,
+            security_protocol=_PROTOCOLS.index(each.security_protocol),
+        )
+        for each in registration.endpoints
+    ]
+
+
+def _features(kind: Callable[..., E], registration: Registration, oldest: Mapping[str, int]) -> list[E]:
+    return [
+        kind(name=name, min_supported_version=oldest.get(name, 0), max_supported_version=newest)
+        for name, newest in registration.features.items()
+    ]
+
+
 def _broker_record(broker: RegisteredBroker, level: int) -> register_broker_record.RegisterBrokerRecord:
     details, registration = broker.quorum, broker.registration
     assert details is not None, "brokers of a quorum have incarnations"
@@ -500,21 +518,8 @@ def _broker_record(broker: RegisteredBroker, level: int) -> register_broker_reco
         is_migrating_zk_broker=details.uses_zookeeper and version >= 2,
         incarnation_id=details.incarnation,
         broker_epoch=broker.epoch,
-        end_points=[
-            register_broker_record.BrokerEndpoint(
-                name=each.listener,
-                host=each.host,
-                port=each.port,
-                security_protocol=_PROTOCOLS.index(each.security_protocol),
-            )
-            for each in registration.endpoints
-        ],
-        features=[
-            register_broker_record.BrokerFeature(
-                name=name, min_supported_version=details.oldest_levels.get(name, 0), max_supported_version=newest
-            )
-            for name, newest in registration.features.items()
-        ],
+        end_points=_endpoints(register_broker_record.BrokerEndpoint, registration),
+        features=_features(register_broker_record.BrokerFeature, registration, details.oldest_levels),
         rack=registration.rack,
         fenced=details.is_fenced,
         in_controlled_shutdown=details.is_stopping and version >= 1,
@@ -529,21 +534,8 @@ def _controller_record(controller: RegisteredController) -> register_controller_
         controller_id=controller.id,
         incarnation_id=controller.incarnation,
         zk_migration_ready=controller.is_ready_to_migrate,
-        end_points=[
-            register_controller_record.ControllerEndpoint(
-                name=each.listener,
-                host=each.host,
-                port=each.port,
-                security_protocol=_PROTOCOLS.index(each.security_protocol),
-            )
-            for each in registration.endpoints
-        ],
-        features=[
-            register_controller_record.ControllerFeature(
-                name=name, min_supported_version=controller.oldest_levels.get(name, 0), max_supported_version=newest
-            )
-            for name, newest in registration.features.items()
-        ],
+        end_points=_endpoints(register_controller_record.ControllerEndpoint, registration),
+        features=_features(register_controller_record.ControllerFeature, registration, controller.oldest_levels),
     )
 
 

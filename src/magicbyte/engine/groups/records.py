@@ -4,7 +4,6 @@
 with their bytes, because a log may come from a later broker. The stored forms: `magicbyte.engine.protocol.stored`.
 """
 
-import base64
 import uuid
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
@@ -13,7 +12,7 @@ from magicbyte.engine.coordination.stored import UnknownKey, UnknownValue, read_
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.groups.consumer_protocol import Assignment, Subscription, base64_or_null
 from magicbyte.engine.groups.later_records import RECORDS, read_later
-from magicbyte.engine.protocol.fields import NULL_UUID
+from magicbyte.engine.protocol.fields import NULL_UUID, id_text
 from magicbyte.engine.protocol.stored import group_metadata, offset_commit
 from magicbyte.engine.wire.reader import Reader
 
@@ -105,7 +104,7 @@ class OffsetCommitValue:
         if self.version == 1:
             data["expireTimestamp"] = self.expire_timestamp
         if self.topic_id is not None:
-            data["topicId"] = base64.urlsafe_b64encode(self.topic_id.bytes).decode().rstrip("=")
+            data["topicId"] = id_text(self.topic_id)
         return {"version": str(self.version), "data": data}
 
     def to_bytes(self) -> bytes:

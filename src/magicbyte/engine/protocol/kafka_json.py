@@ -11,6 +11,8 @@ from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
 
+from magicbyte.engine.protocol.fields import id_text
+
 _NAMES: Final = {"kraft_version": "kRaftVersion", "kraft_version_feature": "kRaftVersionFeature"}
 _LEAST_PLAIN: Final = 1e-3
 _LEAST_SCIENTIFIC: Final = 1e7
@@ -41,11 +43,6 @@ def _cell(value: Any, tagged: Collection[str], absent: Collection[str]) -> Any:
     if isinstance(value, UUID):
         return id_text(value)
     return base64.b64encode(value).decode() if isinstance(value, bytes | memoryview) else value
-
-
-def id_text(value: UUID) -> str:
-    """Return an id as Kafka shows it: 22 characters of base64."""
-    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def _camel(name: str) -> str:

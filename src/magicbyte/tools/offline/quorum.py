@@ -71,26 +71,8 @@ def read_quorum(folder: PartitionDirectory, at: int | None = None) -> QuorumLog:
     missing, or `at` lies before the first record, and CorruptRecordError for other damage, with file and position.
     """
     notes = list[str]()
-    files, segments = folder.files, folder.segments
     end = None if at is None else at + 1
-    first = segments[0].base_offset if segments else 0
-    for entry in _snapshots(folder, end):
-        begin = int(entry.name[:20])
-        if begin < first:
-            break
-        fold = MetadataFold()
-        if not _read_snapshot(files, entry, fold):
-            notes.append(f"{entry.name}: it has no footer, so it is incomplete: passed over")
-            continue
-        start: str | None = entry.name
-        break
-    else:
-        fold, begin, start = MetadataFold(), 0, None
-    if begin < first:
-        raise LogDirectoryError(
-            f"{folder.path}: the log begins at offset {first}, and no complete snapshot has what was before"
-            + ("" if end is None else f", up to offset {at}")
-        )
+    fold, begin, start = _begin(folder, end, notes)
     position = begin
     for path, offset, value in _log(folder, begin, end, notes):
         if value is not None:
@@ -99,6 +81,27 @@ def read_quorum(folder: PartitionDirectory, at: int | None = None) -> QuorumLog:
     if fold.has_open_transaction:
         notes.append("a transaction is open at the end: its records do not count")
     return QuorumLog(folder.path, fold.image(position - 1), start, position, tuple(notes))
+
+
+def _begin(folder: PartitionDirectory, end: int | None, notes: list[str]) -> tuple[MetadataFold, int, str | None]:
+    """Return the image to continue, the offset from which the log continues it, and the snapshot it was read from.
+
+    Raises LogDirectoryError if the log does not reach back to one.
+    """
+    first = folder.segments[0].base_offset if folder.segments else 0
+    for entry in _snapshots(folder, end):
+        begin, fold = int(entry.name[:20]), MetadataFold()
+        if begin < first:
+            break
+        if _read_snapshot(folder.files, entry, fold):
+            return fold, begin, entry.name
+        notes.append(f"{entry.name}: it has no footer, so it is incomplete: passed over")
+    if first:
+        raise LogDirectoryError(
+            f"{folder.path}: the log begins at offset {first}, and no complete snapshot has what was before"
+            + ("" if end is None else f", up to offset {end - 1}")
+        )
+    return MetadataFold(), 0, None
 
 
 def _snapshots(folder: PartitionDirectory, end: int | None) -> list[FileEntry]:
