@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from magicbyte.engine.errors import AppendRefusedError, CorruptRecordError, ErrorCode, NotLeaderError
 from magicbyte.engine.log.live.segment import FileSlice, Segment
 from magicbyte.engine.printable import logger
-from magicbyte.engine.sentinels import NO_BROKER
+from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.partition_log import PartitionLog
@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 log = logger(__name__)
 
-NO_EPOCH: Final = -1
 MOST_DAMAGE_TOLD: Final = 100
 """The most log lines about damage in one partition, while it is open."""
 

@@ -48,7 +48,7 @@ from magicbyte.engine.printable import logger
 from magicbyte.engine.releases import TOPIC_IDS
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
-from magicbyte.engine.sentinels import NO_BROKER
+from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 from magicbyte.server.stores.controller_channel import RETRY_S, Connect, Spawn, Surroundings
 from magicbyte.server.stores.controller_term import ControllerTerm, Event, IsrAnswer, IsrWish
 from magicbyte.server.stores.znodes import election
@@ -108,7 +108,7 @@ class ControllerService:
     @property
     def epoch(self) -> int:
         """The epoch of that controller, -1 while unknown."""
-        return election.NO_EPOCH if self._election is None else self._election.epoch
+        return NO_EPOCH if self._election is None else self._election.epoch
 
     @property
     def is_active(self) -> bool:

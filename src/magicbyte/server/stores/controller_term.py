@@ -48,7 +48,7 @@ from magicbyte.engine.replication.controller import (
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.replication.state import KnownState
-from magicbyte.engine.sentinels import NO_BROKER
+from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 from magicbyte.server.stores.controller_channel import Channels, Surroundings
 from magicbyte.server.stores.controller_messages import ControlMessages
 from magicbyte.server.stores.znodes.controller_tree import ControllerTree, WatchedPart
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FIRST_REBALANCE_S: Final = 5
-_NO_BROKER_EPOCH: Final = -1
 log = logger(__name__)
 
 Event: TypeAlias = Callable[[], Awaitable[None]]
@@ -375,7 +374,7 @@ class ControllerTerm:
         broker = self._messages.brokers.get(broker_id)
         if broker is None:
             raise UnknownBrokerError(f"broker {broker_id} is not registered")
-        if broker_epoch != _NO_BROKER_EPOCH and broker_epoch < broker.epoch:
+        if broker_epoch != NO_EPOCH and broker_epoch < broker.epoch:
             raise StaleBrokerEpochError(f"broker {broker_id}: expected epoch {broker.epoch}, found {broker_epoch}")
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:

@@ -25,6 +25,7 @@ from magicbyte.engine.cluster.image import PartitionImage
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.controller import BEING_DELETED
 from magicbyte.engine.replication.state import KnownState, PartitionState
+from magicbyte.engine.sentinels import NO_EPOCH
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.image import ClusterImage
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         UpdateMetadataRequest,
     )
 
-_NO_EPOCH: Final = -1  # of a broker: the request has none
 _PLAINTEXT: Final = PROTOCOLS[0]
 
 
@@ -108,7 +108,7 @@ def _broker(told: UpdateMetadataBroker, inter_broker: str) -> RegisteredBroker:
     ]  # fmt: skip
     if not told.endpoints:  # version 0
         endpoints = [BrokerEndpoint(inter_broker, _PLAINTEXT, told.v0_host, told.v0_port)]
-    return RegisteredBroker(told.id, _NO_EPOCH, Registration(tuple(endpoints), told.rack))
+    return RegisteredBroker(told.id, NO_EPOCH, Registration(tuple(endpoints), told.rack))
 
 
 def _protocol(number: int) -> str:

@@ -260,35 +260,25 @@ class Topics:
         has_ids = not self._store.is_shared or line_of(config.inter_broker_protocol_version) >= TOPIC_IDS
         given = partitions, replication_factor
 
+        decided: ServedTopic
+
         def decide(image: ClusterImage) -> list[ProposedChange]:
+            nonlocal decided
             defaults = config.num_partitions, config.default_replication_factor
             replicas = topics.place(
                 image, name, placement, numbers=given, defaults=defaults, assignments=assignments
             )  # fmt: skip
             of_topic = topic_config.of_new_topic(configs or {}, config)
             own = self._store.readable(of_topic)
-            self._resolve(own)
+            made_id = topic_id if has_ids else None
+            decided = ServedTopic(name, made_id or NULL_UUID, len(replicas), own, self._resolve(own))
             led = () if self._store.is_shared else replicas.keys()
-            return topics.creation(image, name, topic_id if has_ids else None, own, replicas, led)
-
-        decided = ServedTopic(name, NULL_UUID, 0, {}, self._resolve({}))
-
-        def noting(image: ClusterImage) -> list[ProposedChange]:
-            nonlocal decided
-            changes = decide(image)
-            for each in changes:
-                if isinstance(each, TopicCreated):
-                    given_id, count = each.topic.id or NULL_UUID, len(each.topic.partitions)
-                    decided = replace(decided, id=given_id, partitions=count)
-                elif isinstance(each, SettingsChanged):
-                    own = each.settings or {}
-                    decided = replace(decided, configs=own, config=self._resolve(own))
-            return changes
+            return topics.creation(image, name, made_id, own, replicas, led)
 
         if validate_only:
-            noting(self._store.image)
+            decide(self._store.image)
             return decided
-        await change(self._store, noting)
+        await change(self._store, decide)
         _warn_beyond(decided, config)
         return decided
 

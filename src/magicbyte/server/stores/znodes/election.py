@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, UnknownOutcomeError
 from magicbyte.engine.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange, SetNode
+from magicbyte.engine.sentinels import NO_EPOCH
 from magicbyte.server.stores.znodes import layout
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import Clock, Watch
     from magicbyte.server.metadata.on_loop import LoopStore
 
-NO_EPOCH: Final = -1
-"""Used instead of an epoch: there has been no controller."""
 _ATTEMPTS: Final = 10  # an attempt fails only if another broker wins, or leaves, meanwhile
 
 
