@@ -330,10 +330,8 @@ class Draft:
         """Return the image after all changes, known up to `position`."""
         if self._partitions:
             topics: dict[str, TopicImage] = self.section("topics")
-            topics |= {
-                name: TopicImage(name, topics[name].id, tuple(partitions))
-                for name, partitions in self._partitions.items()
-            }
+            for name, partitions in self._partitions.items():
+                topics[name] = TopicImage(name, topics[name].id, tuple(partitions))
         if self._resources:
             self._derive_acls()
         return replace(self._before, position=position, **self._sections)
@@ -410,10 +408,11 @@ class Draft:
 
 
 def _partition_at(draft: Draft, key: TopicPartition) -> tuple[list[PartitionImage], PartitionImage]:
-    partitions = draft.partitions(key.topic)
-    if not 0 <= key.partition < len(partitions):
+    topic, index = key
+    partitions = draft.partitions(topic)
+    if not 0 <= index < len(partitions):
         raise UnknownTopicError(f"the metadata changes partition {key}, which does not exist")
-    return partitions, partitions[key.partition]
+    return partitions, partitions[index]
 
 
 def _id_assigned(draft: Draft, change: TopicIdAssigned) -> None:
@@ -432,7 +431,8 @@ def _replicas_changed(draft: Draft, change: ReplicasChanged) -> None:
 
 def _state_changed(draft: Draft, change: PartitionStateChanged) -> None:
     partitions, before = _partition_at(draft, change.partition)
-    partitions[change.partition.partition] = before._replace(known=change.known)
+    replicas, move, _, quorum = before
+    partitions[change.partition.partition] = PartitionImage(replicas, move, change.known, quorum)
 
 
 def _partition_replaced(draft: Draft, change: PartitionReplaced) -> None:
