@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.controller import ControllerService
     from magicbyte.server.stores.links import Links
     from magicbyte.server.stores.membership import Membership
+    from magicbyte.server.stores.peers import Peers
     from magicbyte.server.stores.znodes.zookeeper_security import ZooKeeperSecurity
 
 log = logger(__name__)
@@ -110,8 +111,8 @@ class Broker:
     parts: BrokerParts
     """All parts, as handlers get them."""
     http_port: int
-    links: Links | None = None
-    """Connections to the other brokers of a cluster; None without one."""
+    links: Links
+    """Connections to the other brokers of a cluster; without one there is none."""
     authorizer: Authorizer | None = None
     """Decides by ACLs; None: everything is allowed."""
 
@@ -187,10 +188,10 @@ class Broker:
         from magicbyte.server.stores.links import Links
         from magicbyte.server.stores.membership import Membership
 
-        self.links = links = await self.reading.run(Links.of, self.runtime)
+        self.links = await self.reading.run(Links.of, self.runtime)
         self.membership = membership = Membership(
             self.runtime,
-            links,
+            self.links,
             session,
             self._threads("metadata", 1),
             session_renewed=lambda: self.cluster_store.session_renewed(),
@@ -276,13 +277,11 @@ class Broker:
         self.leader_throttle = ReplicationThrottle(
             runtime, topics, lambda: config.leader_replication_throttled_rate, lambda topic: topic.leaders
         )
-        peers = None
-        if membership is None or self.links is None:
+        if membership is None:
             self.replicas = Replicas(runtime, topics)
         else:
             from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
             from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers
-            from magicbyte.server.stores.peers import ClusterPeers
 
             follower_throttle = ReplicationThrottle(
                 runtime, topics, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
@@ -297,10 +296,14 @@ class Broker:
                 background=background,
                 coordinator_of=lambda topic: self.coordinators.of(topic),
             )
-            peers = ClusterPeers(self.cluster_view, self.cluster_store, self.links)
         self.appends = Appends(runtime, self.replicas)
         services = CoordinatorServices(runtime, topics, self.logs, self.replicas, self.appends, topics.led_at_once)
-        self.coordinators = Coordinators(services, self.producer_ids.next, peers)
+        self.coordinators = Coordinators(services, self.producer_ids.next, self._peers)
+
+    def _peers(self) -> Peers:
+        from magicbyte.server.stores.peers import Peers
+
+        return Peers(self.cluster_view, self.cluster_store, lambda: self.links)
 
     def _all_parts(self, background: Background) -> BrokerParts:
         return BrokerParts(

@@ -23,16 +23,15 @@ if TYPE_CHECKING:
     from magicbyte.server.coordinating.markers import MarkerWriter
     from magicbyte.server.coordinating.partition_checks import PartitionChecks
     from magicbyte.server.coordinating.transactions import Transactions
-    from magicbyte.server.stores.peers import ClusterPeers
+    from magicbyte.server.stores.peers import Peers
 
 
 class Coordinators:
     """The coordinators, by their topics."""
 
     def __init__(
-        self, services: CoordinatorServices, new_producer_id: Callable[[], int], peers: ClusterPeers | None
+        self, services: CoordinatorServices, new_producer_id: Callable[[], int], peers: Callable[[], Peers]
     ) -> None:
-        """`peers`: the other brokers, None without a cluster."""
         self._services, self._new_producer_id, self._peers = services, new_producer_id, peers
         self._makers: dict[str, Callable[[], Coordinating[Any]]] = {
             OFFSETS_TOPIC: self._make_groups,
@@ -72,7 +71,7 @@ class Coordinators:
     def _make_transactions(self) -> Transactions:
         from magicbyte.server.coordinating.transactions import Transactions
 
-        return Transactions(self._services, self._new_producer_id, self.marker_writer, self._peers)
+        return Transactions(self._services, self._new_producer_id, self.marker_writer, self._peers())
 
     @property
     def marker_writer(self) -> MarkerWriter:
@@ -93,7 +92,7 @@ class Coordinators:
         if self._partition_checks is None:
             from magicbyte.server.coordinating.partition_checks import PartitionChecks
 
-            self._partition_checks = PartitionChecks(self._services.runtime, lambda: self.transactions, self._peers)
+            self._partition_checks = PartitionChecks(self._services.runtime, lambda: self.transactions, self._peers())
         return self._partition_checks
 
     def start(self) -> None:

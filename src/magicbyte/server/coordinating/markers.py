@@ -7,7 +7,7 @@ Invariants:
    needed because the partition is deleted. The coordinator sends it again unless it was written.
 2. A marker waits here while its partition has no leader. One of an ended term (`is_void`) is dropped, unreported: the
    next coordinator sends it.
-3. A leader is asked for by the last UpdateMetadata. A wrong one answers with its error, and the marker is sent again.
+3. A leader is the one of the latest image of the cluster. A wrong one answers with its error: the marker is sent again.
 4. Of a broker's markers one request is on its way (`stores/outgoing.py`). Markers of one transaction may arrive in any
    order, and twice; leaders refuse those of an earlier coordinator by its epoch.
 5. A marker of a partition of the offsets topic is appended by the group coordinator of the partition, with the offsets
@@ -36,11 +36,12 @@ from magicbyte.engine.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from magicbyte.engine.sentinels import NO_BROKER
+from magicbyte.server.coordinating.coordinating import has_partition
 from magicbyte.server.coordinating.coordinator_log import marker_set
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.serving.turns import Turns
 from magicbyte.server.stores.outgoing import ItemsInOrder, Outgoing
-from magicbyte.server.stores.peers import ClusterPeers, PeerLink
+from magicbyte.server.stores.peers import PeerLink, Peers
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import Clock
@@ -134,7 +135,7 @@ class MarkerSender:
         runtime: Runtime,
         topics: Topics,
         writer: MarkerWriter,
-        peers: ClusterPeers | None,
+        peers: Peers,
         marked: Callable[[SendMarkers, TopicPartition, ErrorCode], None],
         is_void: Callable[[SendMarkers], bool],
     ) -> None:
@@ -197,12 +198,11 @@ class MarkerSender:
 
     async def _leader(self, partition: TopicPartition) -> int | None:
         """Return the leader of a partition, NO_BROKER while unknown; None for a deleted partition."""
-        peers, leader = self._peers, self._known_leader(partition)
+        store, leader = self._peers.store, self._known_leader(partition)
         if leader != NO_BROKER:
             return leader
-        if peers is None:
+        if partition.topic in store.image.deletions:
             return None
-        store = peers.store
         try:  # the controller may not have announced it yet
             known = store.image.partition(partition) or await store.stored_partition(partition)
         except MagicbyteError as error:
@@ -213,12 +213,8 @@ class MarkerSender:
         return None if known is None else NO_BROKER
 
     def _known_leader(self, partition: TopicPartition) -> int:
-        """Return the leader of a partition by the last UpdateMetadata, else NO_BROKER."""
-        if self._peers is None:
-            topic = self._topics.get(partition.topic)
-            is_there = topic is not None and partition.partition < topic.partitions
-            return self._runtime.node_id if is_there else NO_BROKER
-        return self._peers.view.leader(partition)
+        """Return the leader of a known partition by the image of the cluster, else NO_BROKER."""
+        return self._peers.view.leader(partition) if has_partition(self._topics, *partition) else NO_BROKER
 
     async def _deliver(self, leader: int, link: PeerLink, entries: list[_Entry]) -> None:
         """Let a broker write markers, and report the result of each."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
     from magicbyte.server.coordinating.transactions import Transactions
     from magicbyte.server.serving.runtime import Runtime
-    from magicbyte.server.stores.peers import ClusterPeers
+    from magicbyte.server.stores.peers import Peers
 
 log = logger(__name__)
 
@@ -119,13 +119,8 @@ class _Questions(PeerQueue[_Question]):
 class PartitionChecks:
     """Ask the coordinators of transactions before a partition appends the first records of one."""
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        transactions: Callable[[], Transactions],
-        peers: ClusterPeers | None,
-    ) -> None:
-        """`transactions` returns this broker's own coordinator. `peers`: the other brokers, None without a cluster."""
+    def __init__(self, runtime: Runtime, transactions: Callable[[], Transactions], peers: Peers) -> None:
+        """`transactions` returns this broker's own coordinator."""
         self._runtime, self._transactions, self._peers = runtime, transactions, peers
         self._outgoing = Outgoing[_Questions, _Question](
             runtime,
@@ -160,8 +155,6 @@ class PartitionChecks:
 
     def _coordinator(self, transactional_id: str) -> int:
         """Return the coordinator of an id, NO_BROKER if there is none."""
-        if self._peers is None:
-            return self._runtime.node_id
         view = self._peers.view
         partitions = len(view.partitions(STATE_TOPIC))
         if not partitions:

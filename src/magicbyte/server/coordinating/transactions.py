@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from magicbyte.server.coordinating.markers import MarkerWriter
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.offer import Offer
-    from magicbyte.server.stores.peers import ClusterPeers
+    from magicbyte.server.stores.peers import Peers
     from magicbyte.server.stores.topics import Topics
 
 log = logger(__name__)
@@ -51,7 +51,7 @@ class Transactions(Coordinating[Coordinator]):
         services: CoordinatorServices,
         new_producer_id: Callable[[], int],
         marker_writer: MarkerWriter,
-        peers: ClusterPeers | None,
+        peers: Peers,
     ) -> None:
         runtime, config = services.runtime, services.runtime.config
         kind = CoordinatorKind(

@@ -1,7 +1,8 @@
-"""The other brokers of a cluster, with persistent connections to them."""
+"""The other brokers of a cluster, if there are any, with persistent connections to them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from magicbyte.engine.errors import NetworkError
@@ -15,12 +16,15 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.znodes.store import TreeStore
 
 
-class ClusterPeers(NamedTuple):
-    """The other brokers of a cluster: what is known of them, and connections."""
+class Peers(NamedTuple):
+    """The brokers of a cluster: what is known of them, and connections to others.
+
+    `links` makes connections. A broker that is a cluster by itself knows no other one, so it never calls this.
+    """
 
     view: ClusterView
     store: TreeStore
-    links: Links
+    links: Callable[[], Links]
 
 
 class PeerLink:
@@ -29,7 +33,7 @@ class PeerLink:
     def __init__(
         self,
         runtime: Runtime,
-        peers: ClusterPeers | None,
+        peers: Peers,
         broker_id: int,
         *,
         timeout_ms: int,
@@ -50,10 +54,10 @@ class PeerLink:
         if link is not None and not link.is_closed and not link.is_stale:
             return link
         await self.aclose()
-        address = None if peers is None else peers.view.inter_broker_address(self._broker_id)
-        if peers is None or address is None:
+        address = peers.view.inter_broker_address(self._broker_id)
+        if address is None:
             raise NetworkError(f"{self.name} does not exist")
-        self._link = link = await peers.links.connect(
+        self._link = link = await peers.links().connect(
             self._broker_id,
             *address,
             protocol=runtime.config.inter_broker_protocol_version,
