@@ -178,7 +178,7 @@ async def test_a_setting_without_effect_is_checked_like_the_others(name: str, va
 
 
 def test_the_levels_of_loggers_are_described_and_changed_as_in_kafka(folder: Path) -> None:
-    name, package = "magicbyte.server.stores.membership", logging.getLogger("magicbyte")
+    name, package = "magicbyte.server.stores.zookeeper_membership", logging.getLogger("magicbyte")
     before = package.level
     logger(name)
 

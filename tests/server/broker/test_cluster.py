@@ -33,9 +33,10 @@ from magicbyte.engine.releases import line_of, protocol_version
 from magicbyte.server.metadata.on_loop import LoopStore, OpenSession
 from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
 from magicbyte.server.serving.threads import ended
-from magicbyte.server.stores import membership
+from magicbyte.server.stores import zookeeper_membership as membership
 from magicbyte.server.stores.znodes import cluster as cluster_of_membership
 from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.zookeeper_membership import ZooKeeperMembership
 from magicbyte.testing.tree import SimulatedSession
 from server.broker.builders import records
 from server.broker.clusters import Members, cluster, make, replicas, until, values
@@ -240,7 +241,7 @@ async def test_a_session_in_which_a_broker_cannot_continue_makes_way_for_the_nex
 
         monkeypatch.setattr(membership, "finalize", failing)
         monkeypatch.setattr(membership, "_RETRY_S", 0.01)
-        assert broker.membership is not None
+        assert isinstance(broker.membership, ZooKeeperMembership)
         first = members.sessions[1]
         members.tree.expire_session(first)
         await until(lambda: bool(found) and found[0] is not members.sessions[1])
@@ -288,11 +289,11 @@ async def test_a_session_that_expires_while_the_broker_joins_is_followed_by_anot
             members.tree.expire_session(expired[0])
         return await real(*given)
 
-    monkeypatch.setattr(f"magicbyte.server.stores.membership.{call}", expires)
+    monkeypatch.setattr(f"magicbyte.server.stores.zookeeper_membership.{call}", expires)
 
     broker = await members.start(1)
     try:
-        assert broker.membership is not None
+        assert isinstance(broker.membership, ZooKeeperMembership)
         node = await broker.membership.store.exists(layout.broker_path(1))
         assert node is not None
         assert node.ephemeral_owner == members.sessions[1].session_id != expired[0].session_id
@@ -421,7 +422,7 @@ async def test_a_request_that_waits_while_the_broker_registers_again_is_refused(
         await client.topics()
         broker = members.brokers[1]
         assert isinstance(broker.replicas, ClusterReplicas)
-        assert broker.membership is not None
+        assert isinstance(broker.membership, ZooKeeperMembership)
         before, turn = broker.replicas.controller, broker.replicas.turn
         async with turn:
             epoch = broker.membership.broker_epoch

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 class BrokerParts:
     """The parts of a broker that its handlers use: their first parameter.
 
-    `membership` is None for a broker that is a cluster by itself, `authorizer` if everything is allowed.
-    `controller` returns the candidate, None until it exists.
+    `authorizer` is None if everything is allowed. `controller` returns the candidate, None if there is none.
     """
 
     runtime: Runtime
@@ -44,7 +43,7 @@ class BrokerParts:
     logs: LogDirectory
     topics: Topics
     cluster_view: ClusterView
-    membership: Membership | None
+    membership: Membership
     controller: Callable[[], ControllerService | None]
     replicas: Replicas
     appends: Appends

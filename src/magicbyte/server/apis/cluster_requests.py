@@ -57,7 +57,7 @@ class _ClusterState(NamedTuple):
 
 
 def _cluster_of(broker: BrokerParts) -> _ClusterState | None:
-    if broker.membership is None or not isinstance(broker.replicas, ClusterReplicas):
+    if not isinstance(broker.replicas, ClusterReplicas):
         return None
     return _ClusterState(broker.replicas, broker.membership)
 

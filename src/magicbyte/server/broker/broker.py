@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.access.net import descriptors
 from magicbyte.access.net.network import Network
 from magicbyte.access.net.server import Entrance, Handler, PeerLimits, Server
-from magicbyte.engine.cluster.brokers import BrokerEndpoint, RegisteredBroker, Registration
-from magicbyte.engine.cluster.changes import BrokerRegistered, ControllerChanged, DamageChanged, SettingsChanged
+from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
+from magicbyte.engine.cluster.changes import DamageChanged, SettingsChanged
 from magicbyte.engine.cluster.image import ConfigEntity, EntityKind, settings_part
 from magicbyte.engine.errors import CorruptRecordError, InvalidConfigError, LogDirectoryError, MetadataError
-from magicbyte.engine.extras import require
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.directory import parse_file
 from magicbyte.engine.log.files.filesystem import LocalFiles
@@ -30,14 +29,12 @@ from magicbyte.engine.log.live.log_directory import Identity, LogDirectory, Sett
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.engine.releases import registration_version
 from magicbyte.server.apis.broker_parts import BrokerParts
 from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.apis.sessions import Sessions
 from magicbyte.server.broker import adoption
 from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
 from magicbyte.server.coordinating.coordinators import Coordinators
-from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.partitions.appends import Appends
 from magicbyte.server.partitions.background import Background
 from magicbyte.server.partitions.replicas import Replicas
@@ -48,15 +45,10 @@ from magicbyte.server.serving.runtime import Runtime
 from magicbyte.server.serving.threads import SystemThreads, Threads
 from magicbyte.server.settings.kept_format import warn_beyond
 from magicbyte.server.stores.cluster_view import ClusterView
+from magicbyte.server.stores.membership import membership_of
 from magicbyte.server.stores.topic_logs import log_config_of, refused_of
 from magicbyte.server.stores.topics import Topics
-from magicbyte.server.stores.znodes import cluster
-from magicbyte.server.stores.znodes.election import elect
-from magicbyte.server.stores.znodes.features import TRANSACTION_VERSION
-from magicbyte.server.stores.znodes.salvage import open_metadata
-from magicbyte.server.stores.znodes.salvaged import keep_all
-from magicbyte.server.stores.znodes.store import TreeStore
-from magicbyte.server.stores.znodes.writing import WritingTerms
+from magicbyte.server.stores.znodes.cluster import ProducerIds
 
 if TYPE_CHECKING:
     from random import Random
@@ -71,11 +63,8 @@ if TYPE_CHECKING:
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.listeners import Listener
     from magicbyte.server.stores.authorizer import Authorizer
-    from magicbyte.server.stores.controller import ControllerService
-    from magicbyte.server.stores.links import Links
-    from magicbyte.server.stores.membership import Membership
     from magicbyte.server.stores.peers import Peers
-    from magicbyte.server.stores.znodes.zookeeper_security import ZooKeeperSecurity
+    from magicbyte.server.stores.znodes.store import TreeStore
 
 log = logger(__name__)
 
@@ -86,8 +75,8 @@ GRACE_MS: Final = 5000  # for requests in progress when the broker stops
 class Broker:
     """One broker. `start` it, and `stop` it on the same event loop.
 
-    It is a cluster by itself, and leads all partitions, unless it has the tree of a cluster: `session` opens that, or
-    `zookeeper.connect` names it. Then it has a `membership`.
+    Its `membership` knows whether it is a cluster by itself, and leads all partitions, or has the tree of a cluster:
+    `session` opens that, or `zookeeper.connect` names it.
 
     It creates all other objects of `broker/` and gives each the parts that it uses; none is given the broker
     (docs/decisions/0015). `runtime` exists from the beginning, `parts` once the logs are open. `ports` are the
@@ -98,21 +87,17 @@ class Broker:
     otherwise lose their damaged parts, which go to the quarantine; without it their partitions are offline.
     """
 
-    controller: ControllerService | None = None
-    """Stands for election as the controller; None: the broker is a cluster by itself."""
     cluster_id: str
     metadata: MetadataStore
     cluster_store: TreeStore
     logs: LogDirectory
     topics: Topics
     cluster_view: ClusterView
-    producer_ids: cluster.ProducerIds
+    producer_ids: ProducerIds
     appends: Appends
     parts: BrokerParts
     """All parts, as handlers get them."""
     http_port: int
-    links: Links
-    """Connections to the other brokers of a cluster; without one there is none."""
     authorizer: Authorizer | None = None
     """Decides by ACLs; None: everything is allowed."""
 
@@ -131,9 +116,8 @@ class Broker:
     ) -> None:
         self.config = config
         self._around, self._repairs = around, repairs
-        is_alone = session is None and config.zookeeper_connect is None
-        config.is_in_cluster = not is_alone
-        offer = config.offer if is_alone else config.offer.in_a_cluster(config.inter_broker_protocol_version)
+        self.membership = membership_of(config, session, adoption.adopt)
+        offer = self.membership.offer
         self.runtime = Runtime(config, offer, clock=clock, random=random, network=network, threads=threads)
         self.runtime.slow_ns = _slow_ns(config)
         self.node_id, self.metrics = self.runtime.node_id, self.runtime.metrics
@@ -141,8 +125,6 @@ class Broker:
         self.reading, self.writing = self.runtime.reading, self.runtime.writing
         self.ports: dict[str, int] = {}
         self._files, self._threads = files or LocalFiles(), threads
-        self._session = session or _zookeeper(config)
-        self.membership: Membership | None = None
         self._opened = contextlib.AsyncExitStack()  # closed at the end, in reverse order
         self._server: Server[Listener] | None = None
         self._background: Background | None = None
@@ -162,8 +144,6 @@ class Broker:
         )  # while the disk is awaited
         await asyncio.sleep(0)
         try:
-            if self._session is not None:
-                await self._join_session(self._session)
             await self._open()
             self._background = background = Background(self.runtime, self.logs, self.topics)
             self._make_services(background)
@@ -183,42 +163,12 @@ class Broker:
         background.start()
         self.coordinators.start()
 
-    async def _join_session(self, session: OpenSession) -> None:
-        """Begin a session of the cluster's tree; the controller decides what this broker leads and follows."""
-        from magicbyte.server.stores.links import Links
-        from magicbyte.server.stores.membership import Membership
-
-        self.links = await self.reading.run(Links.of, self.runtime)
-        self.membership = membership = Membership(
-            self.runtime,
-            self.links,
-            session,
-            self._threads("metadata", 1),
-            session_renewed=lambda: self.cluster_store.session_renewed(),
-            controller_changed=lambda *controller: self.cluster_store.follow([ControllerChanged(*controller)]),
-        )
-        await membership.open()
-        self._opened.push_async_callback(membership.close)
-
     async def _open(self) -> None:
-        path = str(Path(self.config.log_directory).absolute())
-        self.metadata = self._open_metadata(path)
-        alone, membership = LoopStore(self.metadata, self.writing.run), self.membership
-        self.cluster_store = store = TreeStore(
-            self.metadata,
-            lambda: alone if membership is None else membership.store,
-            self.reading,
-            self.writing,
-            self.runtime.spawn,
-            lambda: WritingTerms(self.clock.now_ms(), self.config.tree_protocol),
-            is_shared=membership is not None,
-        )
-        known = _known_cluster_id(self._files, path)
-        self.cluster_id = cluster.found_cluster(self.metadata, known, self.runtime.new_uuid)
-        await store.start()
-        if not store.is_shared:  # its address is known once it listens
-            this_broker = RegisteredBroker(self.node_id, -1, Registration((), self.config.broker_rack))
-            store.follow([BrokerRegistered(this_broker)])
+        path, membership = str(Path(self.config.log_directory).absolute()), self.membership
+        self._opened.push_async_callback(membership.close)
+        await membership.open(self.runtime, self._threads, path, _known_cluster_id(self._files, path))
+        self.metadata, self.cluster_id = membership.metadata, membership.cluster_id
+        self.cluster_store = store = membership.cluster_store
         self._apply_settings(store.image)
         self.runtime.slow_ns = _slow_ns(self.config)
         settings = Settings(
@@ -240,12 +190,9 @@ class Broker:
         for key, partition in self.logs.offline.items():
             log.error("partition %s is offline, the others are served: %s", key, partition.why)
         for key, each in self.logs.logs.items():
-            if self.membership is None:
-                each.high_watermark = each.log_end_offset  # this is the only replica, so all its records are committed
             for cut in each.loaded.cuts:
                 log.warning("%s: recovery %s", key, cut)
-        if self.membership is None:  # the formats of a cluster follow from its settings
-            adoption.adopt(self.config, self.metadata, self.logs)
+        membership.logs_opened(self.logs)
         self.topics = Topics(
             store,
             self.config,
@@ -261,23 +208,23 @@ class Broker:
             store,
             self.node_id,
             self.config.inter_broker_listener.name,
-            self.topics.offline_of if self.membership is None else lambda _topic: (),
+            self.topics.offline_of,
         )
-        await self.topics.start()
+        await membership.topics_opened(self.topics)
         if self.topics.adopted:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics without metadata are adopted; they keep all their records until they get settings"
             log.warning("%s: %s: %s", path, why, names)
-        self.producer_ids = cluster.ProducerIds(self.metadata, self.node_id, self._last_producer_id)
+        self.producer_ids = ProducerIds(self.metadata, self.node_id, self._last_producer_id)
 
     def _make_services(self, background: Background) -> None:
         """Create the services on the opened logs, each with the parts that it uses."""
-        runtime, topics, config, membership = self.runtime, self.topics, self.config, self.membership
+        runtime, topics, config = self.runtime, self.topics, self.config
         self.fetch_sessions = Sessions(lambda: self.random.randint(1, (1 << 31) - 1))
         self.leader_throttle = ReplicationThrottle(
             runtime, topics, lambda: config.leader_replication_throttled_rate, lambda topic: topic.leaders
         )
-        if membership is None:
+        if not config.is_in_cluster:
             self.replicas = Replicas(runtime, topics)
         else:
             from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
@@ -291,8 +238,8 @@ class Broker:
                 topics,
                 self.logs,
                 view=self.cluster_view,
-                membership=membership,
-                fetchers=ReplicaFetchers(runtime, self.links, follower_throttle),
+                states=self.membership.states,
+                fetchers=ReplicaFetchers(runtime, self.membership.links, follower_throttle),
                 background=background,
                 coordinator_of=lambda topic: self.coordinators.of(topic),
             )
@@ -303,7 +250,7 @@ class Broker:
     def _peers(self) -> Peers:
         from magicbyte.server.stores.peers import Peers
 
-        return Peers(self.cluster_view, self.cluster_store, lambda: self.links)
+        return Peers(self.cluster_view, self.cluster_store, lambda: self.membership.links)
 
     def _all_parts(self, background: Background) -> BrokerParts:
         return BrokerParts(
@@ -315,7 +262,7 @@ class Broker:
             self.topics,
             self.cluster_view,
             self.membership,
-            lambda: self.controller,
+            lambda: self.membership.controller,
             self.replicas,
             self.appends,
             self.coordinators,
@@ -325,17 +272,6 @@ class Broker:
             self.leader_throttle,
             self.authorizer,
         )
-
-    def _open_metadata(self, path: str) -> MetadataStore:
-        """Return the cluster's tree, or without a cluster the broker's own, which is in its log directory."""
-        if self.membership is not None:
-            return self.membership.current
-        Path(path).mkdir(parents=True, exist_ok=True)
-        store, salvaged = open_metadata(Path(path), self.clock, keep_all)
-        if salvaged is not None:
-            log.error("%s", salvaged)
-        self._opened.callback(store.close)
-        return store
 
     def _last_producer_id(self) -> int:
         """Return the largest producer id in the logs; -1 if there is none."""
@@ -354,21 +290,12 @@ class Broker:
             entrance_of=await self._entrances(),
             arrived=self.runtime.quotas.arrived,
         )
-        if self.membership is not None:  # until the controller knows this broker, clients should use the others
-            await self.membership.wait_for_earlier_session()
+        # until the controller knows this broker, clients should use the others
+        await self.membership.wait_for_earlier_session()
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
-        if self.membership is not None:
-            self.replicas.start()
-            self.controller = self.membership.candidate()
-            await self.membership.join(self._dated_registration)
-        else:
-            store = LoopStore(self.metadata)  # on the loop, because nothing is served yet
-            epoch = await cluster.register(store, self.node_id, self._dated_registration())
-            election = await elect(store, self.node_id, self.clock)
-            this_broker = RegisteredBroker(self.node_id, epoch, self._registration())
-            controller = ControllerChanged(election.controller, election.epoch)
-            self.cluster_store.follow([BrokerRegistered(this_broker), controller])
+        self.replicas.start()
+        await self.membership.join(self._registration)
         if (address := config.http) is not None:
             from magicbyte.server.broker.pages import PageServices, pages
 
@@ -380,7 +307,7 @@ class Broker:
                 self.cluster_view,
                 self.coordinators,
                 self.fetch_sessions,
-                lambda: self.controller,
+                lambda: self.membership.controller,
                 self._uncleanable_bytes,
                 self._connected_clients,
                 self.ports,
@@ -393,13 +320,7 @@ class Broker:
         endpoints = [
             BrokerEndpoint(each.name, each.security_protocol, *self.address_of(each)) for each in self.config.listeners
         ]
-        level = self.runtime.offer.transaction_version
-        features = {TRANSACTION_VERSION: level} if level and self.membership is not None else {}
-        return Registration(tuple(endpoints), self.config.broker_rack, features)
-
-    def _dated_registration(self) -> cluster.OwnRegistration:
-        version = registration_version(self.config.inter_broker_protocol_version)
-        return cluster.OwnRegistration(self._registration(), self.clock.now_ms(), version)
+        return Registration(tuple(endpoints), self.config.broker_rack)
 
     def _connected(self, host: str, peer: str, listener: Listener) -> Handler:
         return self.handler_of(ClientConnection(host, peer, listener))
@@ -415,7 +336,7 @@ class Broker:
 
         In a cluster, other brokers first take over the partitions that this one leads.
         """
-        if self.membership is not None and self._server is not None:
+        if self._server is not None:
             await self.replicas.close()  # a follower that kept fetching would be added to the ISR again
             await self.membership.leave(self.cluster_view)
         self.runtime.stop()
@@ -457,8 +378,7 @@ class Broker:
             await self._pages.aclose()
             self._pages = None
         del closing
-        if self.membership is not None:
-            self.membership.abandon()
+        self.membership.abandon()
         self.runtime.close_threads()  # before the logs: a file used by a thread stays open
         self.logs.release()
 
@@ -488,12 +408,11 @@ class Broker:
             return lambda _listener: None
         from magicbyte.server.serving.entrance import EntranceServices, entrances
         from magicbyte.server.stores import scram_users
-        from magicbyte.server.stores.znodes.clients import secret_of_decoys
 
         services = EntranceServices(
             self.runtime,
             partial(scram_users.credential_of, lambda: self.cluster_store.image),
-            partial(secret_of_decoys, self.metadata),
+            self.membership.secret_of_decoys,
             self.handler_of,
         )
         made = await self.reading.run(entrances, services)
@@ -532,8 +451,8 @@ class Broker:
         if self._server is not None:
             self._server.limits = _limits(self.config)
         self.runtime.quotas.settings_changed()
-        if self.controller is not None:
-            self.controller.settings_changed()
+        if (controller := self.membership.controller) is not None:
+            controller.settings_changed()
 
 
 def _changes_settings(change: ClusterChange, broker_id: int) -> bool:
@@ -542,41 +461,6 @@ def _changes_settings(change: ClusterChange, broker_id: int) -> bool:
     if isinstance(change, DamageChanged):
         return change.part in map(settings_part, owners)
     return isinstance(change, SettingsChanged) and change.entity in owners
-
-
-def _zookeeper(config: BrokerConfig) -> OpenSession | None:
-    """Return the function that opens a session of the configured ZooKeeper."""
-    if config.zookeeper_connect is None:
-        return None
-    require("cluster", "zookeeper.connect")
-    from magicbyte.server.metadata.zookeeper import ZooKeeperStore
-
-    return partial(
-        ZooKeeperStore,
-        config.zookeeper_connect,
-        session_timeout_ms=config.zookeeper_session_timeout_ms,
-        security=_zookeeper_security(config),
-    )
-
-
-def _zookeeper_security(config: BrokerConfig) -> ZooKeeperSecurity | None:
-    """Return how the settings secure sessions. Raises InvalidConfigError."""
-    if not config.zookeeper_ssl_client_enable:
-        if config.zookeeper_set_acl:
-            why = "expected zookeeper.ssl.client.enable=true: ZooKeeper must authenticate the creator of a node"
-            raise InvalidConfigError(f"zookeeper.set.acl: {why}")
-        return None
-    from magicbyte.server.stores.znodes.zookeeper_security import ZooKeeperSecurity
-
-    if config.zookeeper_ssl_keystore_location is None:
-        raise InvalidConfigError("zookeeper.ssl.keystore.location: expected a PEM file with a certificate and its key")
-    return ZooKeeperSecurity(
-        config.zookeeper_ssl_keystore_location,
-        config.zookeeper_ssl_truststore_location,
-        config.zookeeper_ssl_keystore_password,
-        checks_host=bool(config.zookeeper_ssl_endpoint_identification_algorithm),
-        sets_acls=config.zookeeper_set_acl,
-    )
 
 
 def _slow_ns(config: BrokerConfig) -> float:

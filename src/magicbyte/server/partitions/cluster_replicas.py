@@ -45,7 +45,6 @@ from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.partitions.partition import ServedPartition
 from magicbyte.server.partitions.replica_fetchers import FollowedLeader, ReplicaFetchers
 from magicbyte.server.partitions.replicas import Replicas
-from magicbyte.server.stores.znodes.states import StateNodes
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.log_directory import LogDirectory
@@ -54,8 +53,8 @@ if TYPE_CHECKING:
     from magicbyte.server.partitions.background import Background
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.membership import Membership
     from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.znodes.states import StateNodes
 
     class OfPartitions(Protocol):
         """A coordinator: it works for the partitions of its topic that this broker leads."""
@@ -97,7 +96,7 @@ class ClusterReplicas(Replicas):
         logs: LogDirectory,
         *,
         view: ClusterView,
-        membership: Membership,
+        states: StateNodes,
         fetchers: ReplicaFetchers,
         background: Background,
         coordinator_of: Callable[[str], OfPartitions | None],
@@ -105,7 +104,7 @@ class ClusterReplicas(Replicas):
         """`coordinator_of` returns the coordinator whose topic this is, None for most topics."""
         super().__init__(runtime, topics)
         self._logs, self._view, self._background = logs, view, background
-        self._states = StateNodes(lambda: membership.store)
+        self._states = states
         self._coordinator_of = coordinator_of
         self.turn = asyncio.Lock()
         self.controller = 0, 0

@@ -1,0 +1,131 @@
+"""A broker that is a cluster by itself. Its tree is a file of the log directory, which no other broker reads.
+
+It does the work of a controller in place ([decision 0014](../../../../docs/decisions/0014-alone-and-in-a-cluster.md)).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from magicbyte.engine.cluster.brokers import RegisteredBroker, Registration
+from magicbyte.engine.cluster.changes import BrokerRegistered, ControllerChanged
+from magicbyte.engine.printable import logger
+from magicbyte.engine.releases import registration_version
+from magicbyte.engine.sentinels import NO_EPOCH
+from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.stores.znodes import cluster
+from magicbyte.server.stores.znodes.clients import secret_of_decoys
+from magicbyte.server.stores.znodes.election import elect
+from magicbyte.server.stores.znodes.salvage import open_metadata
+from magicbyte.server.stores.znodes.salvaged import keep_all
+from magicbyte.server.stores.znodes.store import TreeStore
+from magicbyte.server.stores.znodes.writing import WritingTerms
+
+if TYPE_CHECKING:
+    from magicbyte.engine.log.live.log_directory import LogDirectory
+    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.server.serving.runtime import Runtime
+    from magicbyte.server.serving.threads import Threads
+    from magicbyte.server.settings.config import BrokerConfig
+    from magicbyte.server.stores.cluster_view import ClusterView
+    from magicbyte.server.stores.links import Links
+    from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.znodes.states import StateNodes
+
+    AdoptFormats: TypeAlias = Callable[[BrokerConfig, MetadataStore, LogDirectory], None]
+    """Puts the formats in force in which a directory is kept. Raises InvalidConfigError, LogDirectoryError."""
+
+log = logger(__name__)
+
+
+class OwnCluster:
+    """The only broker of its cluster: a `Membership`. Its formats are those in which the directory is kept."""
+
+    cluster_id: str
+    metadata: MetadataStore
+    cluster_store: TreeStore
+    controller = None
+    broker_epoch = NO_EPOCH
+
+    def __init__(self, config: BrokerConfig, adopt: AdoptFormats) -> None:
+        self._config, self._adopt = config, adopt
+        self.offer = config.offer
+        self._runtime: Runtime
+        self._opened = contextlib.ExitStack()
+
+    async def open(
+        self, runtime: Runtime, _threads: Callable[[str, int], Threads], path: str, known_id: str | None
+    ) -> None:
+        """Open the tree in the log directory: see `Membership.open`."""
+        self._runtime = runtime
+        Path(path).mkdir(parents=True, exist_ok=True)
+        self.metadata, salvaged = open_metadata(Path(path), runtime.clock, keep_all)
+        if salvaged is not None:
+            log.error("%s", salvaged)
+        self._opened.callback(self.metadata.close)
+        watching = LoopStore(self.metadata, runtime.writing.run)
+        self.cluster_store = store = TreeStore(
+            self.metadata,
+            lambda: watching,
+            runtime.reading,
+            runtime.writing,
+            runtime.spawn,
+            lambda: WritingTerms(runtime.clock.now_ms(), self._config.tree_protocol),
+            is_shared=False,
+        )
+        self.cluster_id = cluster.found_cluster(self.metadata, known_id, runtime.new_uuid)
+        await store.start()
+        unknown = Registration((), self._config.broker_rack)  # its address is known once it listens
+        store.follow([BrokerRegistered(RegisteredBroker(runtime.node_id, NO_EPOCH, unknown))])
+
+    @property
+    def links(self) -> Links:
+        """There are none."""
+        raise AssertionError("no other broker is known")
+
+    @property
+    def states(self) -> StateNodes:
+        """There are none."""
+        raise AssertionError("no partition has a follower")
+
+    def logs_opened(self, logs: LogDirectory) -> None:
+        """Commit all records, as there is no other replica, and adopt the formats of the directory."""
+        for each in logs.logs.values():
+            each.high_watermark = each.log_end_offset
+        self._adopt(self._config, self.metadata, logs)
+
+    async def topics_opened(self, topics: Topics) -> None:
+        """Finish what is pending of the topics."""
+        await topics.start()
+
+    def secret_of_decoys(self) -> bytes:
+        """Return the secret for the challenges of unknown users. Blocks. Raises MetadataError."""
+        return secret_of_decoys(self.metadata)
+
+    async def wait_for_earlier_session(self) -> None:
+        """Do nothing: another process with this log directory has kept the broker from starting."""
+
+    async def join(self, registration: Callable[[], Registration]) -> None:
+        """Register the broker, and make it the controller."""
+        broker_id, clock, content = self._runtime.node_id, self._runtime.clock, registration()
+        store = LoopStore(self.metadata)  # on the loop, because nothing is served yet
+        version = registration_version(self._config.inter_broker_protocol_version)
+        own = cluster.OwnRegistration(content, clock.now_ms(), version)
+        self.broker_epoch = await cluster.register(store, broker_id, own)
+        election = await elect(store, broker_id, clock)
+        this_broker = RegisteredBroker(broker_id, self.broker_epoch, content)
+        controller = ControllerChanged(election.controller, election.epoch)
+        self.cluster_store.follow([BrokerRegistered(this_broker), controller])
+
+    async def leave(self, view: ClusterView) -> None:
+        """Do nothing: no other broker can lead."""
+
+    async def close(self) -> None:
+        """Close the tree, if it is open."""
+        self._opened.close()
+
+    def abandon(self) -> None:
+        """Leave the file as it is."""
