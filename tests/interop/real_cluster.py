@@ -164,7 +164,6 @@ class Candidate:
         self._session = partial(ZooKeeperStore, zookeeper, session_timeout_ms=SESSION_MS)
         self._config = BrokerConfig({"log.dirs": "nowhere", "controller.socket.timeout.ms": "5000"})
         self._runtime: Any = SimpleNamespace(network=SocketNetwork())
-        self._services: Any = SimpleNamespace(controller=lambda: self.service)
         self._tasks = set[asyncio.Task[None]]()
 
     @asynccontextmanager
@@ -187,6 +186,7 @@ class Candidate:
             new_id=uuid.uuid4,
             connect=Links(self._runtime).connect,
         )
+        self._services: Any = SimpleNamespace(membership=SimpleNamespace(controller=self.service))
         await self.service.start()
         try:
             yield self.service

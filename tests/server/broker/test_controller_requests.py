@@ -117,7 +117,7 @@ async def test_a_broker_alone_answers_as_the_only_broker_of_a_cluster(tmp_path: 
 async def ask(controller: ControllerService, message: Message, version: int) -> Message:
     """Return what a broker answers that stands for election."""
     config = BrokerConfig({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": "nowhere"})
-    services: Any = SimpleNamespace(controller=lambda: controller)
+    services: Any = SimpleNamespace(membership=SimpleNamespace(controller=controller))
     connection = ClientConnection("host", "peer", config.listeners[0])
     assert message.API_KEY is not None
     answer = await BROKER_ROUTES.load(message.API_KEY).handler(services, Request(message, version, None, connection))

@@ -30,10 +30,12 @@ from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.serving.threads import Threads
 from magicbyte.server.settings.config import BrokerConfig
+from magicbyte.server.stores.topic_control import AnnouncedTopics, OwnTopics
 from magicbyte.server.stores.topic_logs import log_config_of
 from magicbyte.server.stores.topics import Topics
 from magicbyte.server.stores.znodes import layout
 from magicbyte.server.stores.znodes.cluster import ProducerIds, found_cluster
+from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.reading import image_of
 from magicbyte.server.stores.znodes.store import TreeStore
 from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
@@ -98,21 +100,27 @@ class World:
             self.logs.close()
         self.cluster_id = found_cluster(self.metadata, None, self.new_id)
         watching, threads = LoopStore(self.metadata), cast("Threads", OnLoop())
-        self.store = store = TreeStore(
+        kind = TreeStore if self.brokers is None else MemberStore
+        self.store = store = kind(
             self.metadata,
             lambda: watching,
             threads,
             threads,
             lambda work: self.loop.create_task(work),
             lambda: WritingTerms(NOW, None),
-            is_shared=self.brokers is not None,
         )
         await store.start()
         settings = Settings(log_config_of(lambda: store.image, self.config), lambda: uuid.UUID(int=7).hex)
         self.logs = LogDirectory.open(LocalFiles(), str(self.folder), settings, monotonic_ms=NOW)
         brokers = self.brokers or (0,)
-        topics = Topics(store, self.config, self.logs, Clock(), threads, self.new_id, brokers=lambda: brokers)
-        await topics.start()
+        control = AnnouncedTopics() if self.brokers is not None else OwnTopics(0, self.logs, threads)
+        topics = Topics(
+            store, self.config, self.logs, Clock(), threads, self.new_id, control=control, brokers=lambda: brokers
+        )
+        if isinstance(store, MemberStore):
+            await store.announced({key.topic for key in self.logs.logs})
+        else:
+            await topics.finish_pending()
         return Blocking(topics, self.loop)
 
     def reread(self, *topics: str) -> None:

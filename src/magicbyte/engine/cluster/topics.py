@@ -42,13 +42,15 @@ class Placement(NamedTuple):
     """Where replicas of new partitions may be: on the live brokers, in order of their ids.
 
     `racks`: None unless each broker has one. `draw` returns a number below the given one. `check_folders` raises
-    InvalidTopicError if new partitions of a topic cannot have folders.
+    InvalidTopicError if new partitions of a topic cannot have folders. `led_at_once` returns those that have their
+    first leader from the beginning.
     """
 
     brokers: Sequence[int]
     racks: Mapping[int, str] | None
     draw: Callable[[int], int]
     check_folders: Callable[[str, range], None]
+    led_at_once: Callable[[Collection[int]], Collection[int]]
 
 
 def entity_of(topic: str) -> ConfigEntity:
@@ -154,14 +156,11 @@ def growth(
     count: int,
     placement: Placement,
     assignments: Sequence[Sequence[int]] | None,
-    *,
-    are_led: bool,
 ) -> list[ProposedChange]:
     """Return the change that increases the number of partitions of a topic to `count`.
 
     `assignments` are the brokers of each new one. Without them leaders rotate from that of the first partition on, as
-    in Kafka. `are_led`: new partitions have their first leader at once. Raises UnknownTopicError,
-    InvalidPartitionsError, InvalidTopicError, InvalidReplicaAssignmentError.
+    in Kafka. Raises UnknownTopicError, InvalidPartitionsError, InvalidTopicError, InvalidReplicaAssignmentError.
     """
     partitions = known(image, name).partitions
     if count <= len(partitions):
@@ -182,7 +181,8 @@ def growth(
         start = next((at for at, each in enumerate(brokers) if each >= first[0]), 0)
         shift = start - (len(partitions) - 1) // len(brokers)  # Kafka counts the rounds of new partitions alone
         replicas = assign(new, len(first), brokers, start=start, shift=shift, racks=placement.racks)
-    made = tuple(_new_partition(image, replicas[index], has_leader=are_led) for index in new)
+    led = placement.led_at_once(new)
+    made = tuple(_new_partition(image, replicas[index], has_leader=index in led) for index in new)
     return [PartitionsCreated(name, made)]
 
 

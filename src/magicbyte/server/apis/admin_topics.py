@@ -205,10 +205,9 @@ async def _make_logs(broker: BrokerParts, topic: str, partitions: range) -> LogD
 
     Not for hundreds of partitions, which would take longer than the client waits.
     """
-    if broker.cluster_store.is_shared:  # the assigned brokers create logs
-        return None
+    made = broker.membership.topic_control.led_at_once(partitions[:_MADE_AT_ONCE])  # others: as a controller orders
     try:
-        for partition in partitions[:_MADE_AT_ONCE]:
+        for partition in made:
             await broker.replicas.opened(topic, partition)
     except UnknownTopicError:  # deleted meanwhile
         return None
@@ -299,11 +298,7 @@ async def _delete(
         result.name, result.topic_id = topic.name, topic.id
         check_controller(broker.cluster_view)
         quota.take(topic.partitions)
-        if broker.cluster_store.is_shared:
-            await broker.topics.begin_delete(topic.name)
-            return result
         await broker.topic_changes.delete(topic)
-        broker.coordinators.topic_deleted(topic.name)
     except MagicbyteError as error:
         result.error_code, result.error_message = error.code, str(error)
     return result

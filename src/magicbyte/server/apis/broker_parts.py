@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.stores.authorizer import Authorizer
     from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.controller import ControllerService
     from magicbyte.server.stores.membership import Membership
     from magicbyte.server.stores.topics import Topics
     from magicbyte.server.stores.znodes.cluster import ProducerIds
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 class BrokerParts:
     """The parts of a broker that its handlers use: their first parameter.
 
-    `authorizer` is None if everything is allowed. `controller` returns the candidate, None if there is none.
+    `authorizer` is None if everything is allowed.
     """
 
     runtime: Runtime
@@ -44,7 +42,6 @@ class BrokerParts:
     topics: Topics
     cluster_view: ClusterView
     membership: Membership
-    controller: Callable[[], ControllerService | None]
     replicas: Replicas
     appends: Appends
     coordinators: Coordinators

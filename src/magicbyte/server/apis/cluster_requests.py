@@ -36,6 +36,7 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.routes import ALL_PARTITIONS, MIB, Route
 from magicbyte.server.stores.orders import update_of
+from magicbyte.server.stores.znodes.member_store import MemberStore
 
 if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
@@ -53,13 +54,15 @@ _FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica with an operation for ea
 
 class _ClusterState(NamedTuple):
     replicas: ClusterReplicas
+    store: MemberStore
     membership: Membership
 
 
 def _cluster_of(broker: BrokerParts) -> _ClusterState | None:
-    if not isinstance(broker.replicas, ClusterReplicas):
+    replicas, store = broker.replicas, broker.cluster_store
+    if not isinstance(replicas, ClusterReplicas) or not isinstance(store, MemberStore):
         return None
-    return _ClusterState(broker.replicas, broker.membership)
+    return _ClusterState(replicas, store, broker.membership)
 
 
 def _fault(cluster: _ClusterState, request: _ControlRequest) -> ErrorCode:
@@ -98,7 +101,7 @@ async def leader_and_isr(broker: BrokerParts, request: Request[LeaderAndIsrReque
         counts = dict[str, int]()
         for key in (each.key for each in orders):
             counts[key.topic] = max(counts.get(key.topic, 0), key.partition + 1)
-        await _know(broker, counts)
+        await _know(broker, cluster.store, counts)
         addresses = {each.broker_id: (each.host_name, each.port) for each in message.live_leaders}
         codes = await cluster.replicas.take_orders(orders, addresses)
     if request.version < _FIRST_BY_TOPIC_ID:
@@ -131,7 +134,7 @@ def _order(topic: str, told: LeaderAndIsrPartitionState) -> Order:
     return Order(TopicPartition(topic, told.partition_index), state, told.partition_epoch, tuple(told.replicas))
 
 
-async def _know(broker: BrokerParts, counts: Mapping[str, int]) -> None:
+async def _know(broker: BrokerParts, store: MemberStore, counts: Mapping[str, int]) -> None:
     """Add topics to the topic table, or read them again if they have grown to more partitions than it knows."""
     new = {
         name for name, count in counts.items() if (topic := broker.topics.get(name)) is None or topic.partitions < count
@@ -139,7 +142,7 @@ async def _know(broker: BrokerParts, counts: Mapping[str, int]) -> None:
     if not new:
         return
     try:
-        await broker.cluster_store.announced(new)
+        await store.announced(new)
     except (MetadataError, NetworkError) as error:
         log.warning("topics %s cannot be read from the metadata tree: %s", ", ".join(sorted(new)[:20]), error)
 
@@ -188,7 +191,7 @@ async def update_metadata(broker: BrokerParts, request: Request[UpdateMetadataRe
             return UpdateMetadataResponse(error_code=fault)
         update = update_of(message, broker.runtime.config.inter_broker_listener.name)
         deleted = [name for name in update.deleted if broker.topics.get(name) is not None]
-        await broker.cluster_store.updated(update)
+        await cluster.store.updated(update)
         for name in deleted:
             broker.runtime.metrics.forget(name)
             if broker.coordinators.of(name) is None:

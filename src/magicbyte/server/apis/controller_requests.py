@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.cluster.acls import AclOperation
@@ -49,7 +49,6 @@ from magicbyte.engine.protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from magicbyte.engine.replication.election import ElectionType
-from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.server.serving.authorization import (
     ACT,
     CLUSTER_REFUSED,
@@ -63,7 +62,6 @@ from magicbyte.server.stores.znodes.cluster import PRODUCER_ID_BLOCK
 
 if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
-    from magicbyte.server.stores.controller import ControllerService
 
 _FIRST_ELECTION_WITH_ERROR: Final = 1  # of the whole request
 _WHY: Final = {
@@ -75,77 +73,13 @@ _WHY: Final = {
 }
 
 
-class _Alone:
-    """A broker that is a cluster by itself: it leads all partitions that can be led."""
-
-    def __init__(self, broker: BrokerParts) -> None:
-        self._node_id, self._topics = broker.runtime.node_id, broker.topics
-
-    def _has(self, key: TopicPartition) -> bool:
-        topic = self._topics.get(key.topic)
-        return topic is not None and 0 <= key.partition < topic.partitions
-
-    async def check_broker(self, broker_id: int, _broker_epoch: int) -> None:
-        if broker_id != self._node_id:
-            raise UnknownBrokerError(f"broker {broker_id} is not registered")
-
-    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
-        await self.check_broker(broker_id, broker_epoch)
-        return []
-
-    async def elect(
-        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
-    ) -> dict[TopicPartition, ErrorCode]:
-        failure = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        if kind is ElectionType.PREFERRED:
-            failure = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        topics = self._topics
-        if partitions is None:
-            return dict.fromkeys(topics.offline(), failure)
-        results = dict[TopicPartition, ErrorCode]()
-        for key in partitions:
-            results[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if self._has(key):
-                is_offline = key.partition in topics.offline_of(key.topic)
-                results[key] = failure if is_offline else ErrorCode.ELECTION_NOT_NEEDED
-        return results
-
-    async def reassign(
-        self,
-        wanted: Mapping[TopicPartition, Sequence[int] | None],
-        *,
-        keeps_factor: bool,  # noqa: ARG002
-    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        own, faults = [self._node_id], dict[TopicPartition, tuple[ErrorCode, str]]()
-        for key, targets in wanted.items():
-            if not self._has(key):
-                faults[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist"
-            elif targets is None:
-                faults[key] = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being reassigned"
-            elif list(targets) != own:
-                faults[key] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"expected {own}, the only broker"
-        return faults
-
-    async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
-        return {}
-
-    async def alter_partitions(
-        self, broker_id: int, _broker_epoch: int, _wishes: Mapping[TopicPartition, IsrWish]
-    ) -> dict[TopicPartition, IsrAnswer]:
-        raise UnknownBrokerError(f"broker {broker_id} follows no partition")
-
-
-def _controller(broker: BrokerParts) -> ControllerService | _Alone:
-    return broker.controller() or _Alone(broker)
-
-
 async def controlled_shutdown(
     broker: BrokerParts, request: Request[ControlledShutdownRequest]
 ) -> ControlledShutdownResponse:
     """Move leadership away from a broker that is about to stop."""
     message = request.message
     try:
-        remaining = await _controller(broker).shut_down(message.broker_id, message.broker_epoch)
+        remaining = await broker.membership.controller.shut_down(message.broker_id, message.broker_epoch)
     except (NotControllerError, UnknownBrokerError, StaleBrokerEpochError) as error:
         return ControlledShutdownResponse(error_code=error.code)
     left = [RemainingPartition(topic_name=each.topic, partition_index=each.partition) for each in remaining]
@@ -164,7 +98,7 @@ async def elect_leaders(broker: BrokerParts, request: Request[ElectLeadersReques
         else:
             asked = None if message.topic_partitions is None else partitions
             code = ErrorCode.NONE
-            results = await _controller(broker).elect(ElectionType(message.election_type), asked)
+            results = await broker.membership.controller.elect(ElectionType(message.election_type), asked)
     except NotControllerError as error:
         code, results = error.code, dict.fromkeys(partitions, error.code)
     if request.version >= _FIRST_ELECTION_WITH_ERROR:
@@ -192,7 +126,7 @@ async def alter_partition_reassignments(
         async for each in request.turns.over(topic.partitions):
             wanted[TopicPartition(topic.name, each.partition_index)] = each.replicas
     try:
-        faults = await _controller(broker).reassign(wanted, keeps_factor=keeps_factor)
+        faults = await broker.membership.controller.reassign(wanted, keeps_factor=keeps_factor)
     except NotControllerError as error:
         response.error_code, response.error_message = error.code, str(error)
         return response
@@ -212,7 +146,7 @@ async def list_partition_reassignments(
     """Return the reassignments in progress."""
     message = request.message
     try:
-        moves = await _controller(broker).reassignments()
+        moves = await broker.membership.controller.reassignments()
     except NotControllerError as error:
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
     if message.topics is not None:
@@ -243,7 +177,7 @@ async def alter_partition(broker: BrokerParts, request: Request[AlterPartitionRe
             key = TopicPartition(topic.topic_name, each.partition_index)
             wishes[key] = IsrWish(each.leader_epoch, each.new_isr, each.partition_epoch)
     try:
-        answers = await _controller(broker).alter_partitions(message.broker_id, message.broker_epoch, wishes)
+        answers = await broker.membership.controller.alter_partitions(message.broker_id, message.broker_epoch, wishes)
     except UnknownBrokerError:
         return AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     except (NotControllerError, StaleBrokerEpochError) as error:
@@ -262,7 +196,7 @@ async def allocate_producer_ids(
     """Allocate a block of producer ids: Kafka's brokers request it from protocol 3.0 on (KIP-730)."""
     message = request.message
     try:
-        await _controller(broker).check_broker(message.broker_id, message.broker_epoch)
+        await broker.membership.controller.check_broker(message.broker_id, message.broker_epoch)
     except UnknownBrokerError:
         return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     except (NotControllerError, StaleBrokerEpochError) as error:

@@ -200,6 +200,7 @@ class Broker:
             self.clock,
             self.writing,
             self.runtime.new_uuid,
+            control=membership.topic_control,
             brokers=lambda: self.cluster_view.broker_ids(),
             racks=lambda: self.cluster_view.racks(),
             draw=lambda most: self.random.randrange(most),
@@ -208,7 +209,7 @@ class Broker:
             store,
             self.node_id,
             self.config.inter_broker_listener.name,
-            self.topics.offline_of,
+            membership.topic_control,
         )
         await membership.topics_opened(self.topics)
         if self.topics.adopted:
@@ -262,7 +263,6 @@ class Broker:
             self.topics,
             self.cluster_view,
             self.membership,
-            lambda: self.membership.controller,
             self.replicas,
             self.appends,
             self.coordinators,
@@ -307,7 +307,7 @@ class Broker:
                 self.cluster_view,
                 self.coordinators,
                 self.fetch_sessions,
-                lambda: self.membership.controller,
+                self.membership.controller,
                 self._uncleanable_bytes,
                 self._connected_clients,
                 self.ports,
@@ -451,8 +451,7 @@ class Broker:
         if self._server is not None:
             self._server.limits = _limits(self.config)
         self.runtime.quotas.settings_changed()
-        if (controller := self.membership.controller) is not None:
-            controller.settings_changed()
+        self.membership.controller.settings_changed()
 
 
 def _changes_settings(change: ClusterChange, broker_id: int) -> bool:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.controller import ControllerService
+    from magicbyte.server.stores.membership import ControllerRequests
     from magicbyte.server.stores.topics import Topics
 
 _MOST_CLIENTS: Final = 500  # with quotas, of each kind
@@ -79,7 +79,7 @@ class PageServices:
     cluster_view: ClusterView
     coordinators: Coordinators
     sessions: Sessions
-    controller: Callable[[], ControllerService | None]
+    controller: ControllerRequests
     uncleanable_bytes: Callable[[], dict[TopicPartition, int]]
     clients: Callable[[], Sequence[tuple[str, str, str]]]
     listeners: Collection[str]
@@ -360,8 +360,6 @@ def _cluster(services: PageServices) -> Iterator[Family]:
         family = gauge(f"kafka_{name}", meaning)
         family.add(value)
         yield family
-    controller = services.controller()
-    unclean = 0 if controller is None else controller.unclean_elections
     for name, meaning, value in (
         ("server_replicamanager_isrshrinks", "ISR shrinks of led partitions.", services.runtime.metrics.isr_shrinks),
         ("server_replicamanager_isrexpands", "ISR expands of led partitions.", services.runtime.metrics.isr_expands),
@@ -370,7 +368,11 @@ def _cluster(services: PageServices) -> Iterator[Family]:
             "ISR changes that the metadata tree refused.",
             services.runtime.metrics.failed_isr_updates,
         ),
-        ("controller_controllerstats_uncleanleaderelections", "Unclean leader elections.", unclean),
+        (
+            "controller_controllerstats_uncleanleaderelections",
+            "Unclean leader elections.",
+            services.controller.unclean_elections,
+        ),
     ):
         family = counter(f"kafka_{name}", meaning)
         family.add(value)

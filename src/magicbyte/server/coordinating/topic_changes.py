@@ -45,7 +45,8 @@ class TopicChanges(NamedTuple):
         """
         runtime, topics = self.runtime, self.topics
         keys = [TopicPartition(topic.name, index) for index in range(topic.partitions)]
-        await topics.begin_delete(topic.name)
+        if not await topics.begin_delete(topic.name):
+            return
         with self.background.without(keys):
             for start in range(0, len(keys), _AT_ONCE):
                 some = keys[start : start + _AT_ONCE]
@@ -57,3 +58,4 @@ class TopicChanges(NamedTuple):
                 await asyncio.sleep(0)  # for appends that waited for the lock
             await topics.finish_delete(topic.name)
         runtime.metrics.forget(topic.name)
+        self.coordinators.topic_deleted(topic.name)

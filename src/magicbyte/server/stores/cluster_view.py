@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magicbyte.engine.cluster.image import PartitionImage
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.sentinels import NO_BROKER
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.cluster.changes import ClusterChange
     from magicbyte.engine.cluster.image import ClusterImage, TopicImage
     from magicbyte.server.settings.listeners import Listener
+    from magicbyte.server.stores.topic_control import PartitionView, TopicControl
     from magicbyte.server.stores.znodes.store import TreeStore
 
 _FIRST_UPDATE_S: Final = 10.0
@@ -32,40 +32,23 @@ class ClusterMember(NamedTuple):
     rack: str | None
 
 
-class PartitionView(NamedTuple):
-    """Leader (`NO_BROKER` if there is none) and leader epoch of a partition; replicas, in-sync and offline ones."""
-
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline: tuple[int, ...]
-
-
-_LOST: Final = PartitionView(NO_BROKER, -1, (), (), ())
-"""A partition without a state yet."""
-
-
 class _TopicViews(NamedTuple):
     """The partitions of a topic, as they were made of its image and the live brokers."""
 
     topic: TopicImage
     live: Mapping[int, RegisteredBroker]
-    offline: Collection[int]
+    unopened: Collection[int]
     partitions: Sequence[PartitionView]
 
 
 class ClusterView:
     """The cluster by the image of a store. `inter_broker`: the name of the listener for other brokers.
 
-    `offline` returns the partitions of a topic whose logs this broker cannot open. If the tree is not shared, it leads
-    all others.
+    `control` knows who leads a partition.
     """
 
-    def __init__(
-        self, store: TreeStore, broker_id: int, inter_broker: str, offline: Callable[[str], Collection[int]]
-    ) -> None:
-        self._store, self._broker_id, self._inter_broker, self._offline = store, broker_id, inter_broker, offline
+    def __init__(self, store: TreeStore, broker_id: int, inter_broker: str, control: TopicControl) -> None:
+        self._store, self._broker_id, self._inter_broker, self._control = store, broker_id, inter_broker, control
         self._waiting: dict[asyncio.Event, None] = {}
         self._views: dict[str, _TopicViews] = {}
         store.subscribe(self._cluster_changed)
@@ -165,13 +148,7 @@ class ClusterView:
 
     def leader(self, key: TopicPartition) -> int:
         """Return the live leader of a partition, NO_BROKER if there is none or it is unknown."""
-        if not self._store.is_shared:
-            return self._broker_id
-        partition = self._image.partition(key)
-        if partition is None or partition.known is None:
-            return NO_BROKER
-        leader = partition.known.state.leader
-        return leader if leader in self.live else NO_BROKER
+        return self._control.leader(self._image, key)
 
     def has_leaders(self, topic: str, partitions: int) -> bool:
         """Return whether that many partitions of a topic are known, each with a leader."""
@@ -180,36 +157,17 @@ class ClusterView:
 
     def partitions(self, topic: str) -> Sequence[PartitionView]:
         """Return leader and replicas of each partition of a topic, from partition 0 on; none of an unknown one."""
-        image = self._image
-        of_topic, live, offline = image.topics.get(topic), image.brokers, self._offline(topic)
+        image, control = self._image, self._control
+        of_topic, live, unopened = image.topics.get(topic), image.brokers, control.unopened(topic)
         if of_topic is None:
             return ()
         views = self._views.get(topic)
-        if views is None or views.topic is not of_topic or views.live is not live or views.offline != offline:
-            views = self._views[topic] = _TopicViews(of_topic, live, offline, self._made(of_topic, live, offline))
+        if views is None or views.topic is not of_topic or views.live is not live or views.unopened != unopened:
+            made = control.views(of_topic, live, unopened)
+            views = self._views[topic] = _TopicViews(of_topic, live, unopened, made)
         return views.partitions
-
-    def _made(
-        self, topic: TopicImage, live: Mapping[int, RegisteredBroker], offline: Collection[int]
-    ) -> list[PartitionView]:
-        if self._store.is_shared:
-            return [_view(each, live) for each in topic.partitions]
-        epochs = [0 if each.known is None else each.known.state.leader_epoch for each in topic.partitions]
-        alone = (self._broker_id,)
-        led = {epoch: PartitionView(self._broker_id, epoch, alone, alone, ()) for epoch in set(epochs)}
-        lost = {epoch: PartitionView(NO_BROKER, epoch, alone, alone, alone) for epoch in set(epochs)}
-        return [lost[epoch] if index in offline else led[epoch] for index, epoch in enumerate(epochs)]
 
     def in_sync(self, topic: str, partition: int) -> int:
         """Return the number of in-sync replicas of a partition."""
         partitions = self.partitions(topic)
         return len(partitions[partition].isr) if 0 <= partition < len(partitions) else 0
-
-
-def _view(partition: PartitionImage, live: Collection[int]) -> PartitionView:
-    if partition.known is None:
-        return _LOST
-    state = partition.known.state
-    leader = state.leader if state.leader in live else NO_BROKER
-    offline = tuple(each for each in partition.replicas if each not in live)
-    return PartitionView(leader, state.leader_epoch, partition.replicas, state.isr, offline)

@@ -2,31 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.brokers import Registration
+    from magicbyte.engine.errors import ErrorCode
     from magicbyte.engine.log.live.log_directory import LogDirectory
-    from magicbyte.engine.ports import MetadataStore
+    from magicbyte.engine.ports import MetadataStore, TopicPartition
+    from magicbyte.engine.replication.election import ElectionType
+    from magicbyte.engine.replication.reassignment import OngoingMove
     from magicbyte.server.metadata.on_loop import OpenSession
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.serving.threads import Threads
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.offer import Offer
     from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.controller import ControllerService
+    from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
     from magicbyte.server.stores.links import Links
     from magicbyte.server.stores.own_cluster import AdoptFormats
+    from magicbyte.server.stores.topic_control import TopicControl
     from magicbyte.server.stores.topics import Topics
     from magicbyte.server.stores.znodes.states import StateNodes
     from magicbyte.server.stores.znodes.store import TreeStore
 
 
+class ControllerRequests(Protocol):
+    """Requests that only the controller answers.
+
+    They raise NotControllerError if another broker is the controller, or becomes it meanwhile.
+    """
+
+    @property
+    def unclean_elections(self) -> int:
+        """The number of unclean leader elections by this broker."""
+
+    def settings_changed(self) -> None:
+        """Apply changed settings of the broker."""
+
+    async def check_broker(self, broker_id: int, broker_epoch: int) -> None:
+        """Raise UnknownBrokerError or StaleBrokerEpochError for a request of such a broker."""
+
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Move leadership away from a broker; return the partitions where that is impossible (ControlledShutdown)."""
+
+    async def elect(
+        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Elect leaders of partitions, None: of all that need it; return the result of each (ElectLeaders)."""
+
+    async def reassign(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool = False
+    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+        """Begin reassignments, None: cancel one; return the errors.
+
+        `keeps_factor`: the replication factor must not change.
+        """
+
+    async def reassignments(self) -> dict[TopicPartition, tuple[tuple[int, ...], OngoingMove]]:
+        """Return replicas and moves of the partitions being reassigned."""
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, wishes: Mapping[TopicPartition, IsrWish]
+    ) -> dict[TopicPartition, IsrAnswer]:
+        """Change ISRs as requested by leaders; return the result of each partition (AlterPartition).
+
+        Raises UnknownBrokerError, StaleBrokerEpochError.
+        """
+
+
 class Membership(Protocol):
     """A broker's part in its cluster. The broker makes these calls in this order, and asks nothing else about it.
 
-    From `open` on there are all properties but `offer`, which is there before.
+    From `open` on there are all properties, if nothing else is said; `offer` is there before.
     """
 
     @property
@@ -46,6 +94,10 @@ class Membership(Protocol):
         """What is known of the cluster, and the way to change it."""
 
     @property
+    def topic_control(self) -> TopicControl:
+        """Who decides about topics; from `logs_opened` on."""
+
+    @property
     def links(self) -> Links:
         """Connections to other brokers. Without others nothing asks for it."""
 
@@ -54,8 +106,8 @@ class Membership(Protocol):
         """The states of partitions that leaders with followers write. Without other brokers nothing asks for it."""
 
     @property
-    def controller(self) -> ControllerService | None:
-        """The candidate; None: this broker does the work of a controller in place."""
+    def controller(self) -> ControllerRequests:
+        """Answers requests to the controller; from `topics_opened` on."""
 
     @property
     def broker_epoch(self) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -16,6 +17,7 @@ from magicbyte.engine.printable import logger
 from magicbyte.engine.releases import registration_version
 from magicbyte.engine.sentinels import NO_EPOCH
 from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.stores.topic_control import OwnTopics
 from magicbyte.server.stores.znodes import cluster
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
 from magicbyte.server.stores.znodes.election import elect
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.stores.cluster_view import ClusterView
     from magicbyte.server.stores.links import Links
+    from magicbyte.server.stores.lone_controller import LoneController
     from magicbyte.server.stores.topics import Topics
     from magicbyte.server.stores.znodes.states import StateNodes
 
@@ -47,13 +50,14 @@ class OwnCluster:
     cluster_id: str
     metadata: MetadataStore
     cluster_store: TreeStore
-    controller = None
+    topic_control: OwnTopics
     broker_epoch = NO_EPOCH
 
     def __init__(self, config: BrokerConfig, adopt: AdoptFormats) -> None:
         self._config, self._adopt = config, adopt
         self.offer = config.offer
         self._runtime: Runtime
+        self._topics: Topics
         self._opened = contextlib.ExitStack()
 
     async def open(
@@ -74,7 +78,6 @@ class OwnCluster:
             runtime.writing,
             runtime.spawn,
             lambda: WritingTerms(runtime.clock.now_ms(), self._config.tree_protocol),
-            is_shared=False,
         )
         self.cluster_id = cluster.found_cluster(self.metadata, known_id, runtime.new_uuid)
         await store.start()
@@ -95,11 +98,20 @@ class OwnCluster:
         """Commit all records, as there is no other replica, and adopt the formats of the directory."""
         for each in logs.logs.values():
             each.high_watermark = each.log_end_offset
+        self.topic_control = OwnTopics(self._runtime.node_id, logs, self._runtime.writing)
         self._adopt(self._config, self.metadata, logs)
 
     async def topics_opened(self, topics: Topics) -> None:
         """Finish what is pending of the topics."""
-        await topics.start()
+        self._topics = topics
+        await topics.finish_pending()
+
+    @cached_property
+    def controller(self) -> LoneController:
+        """Answers requests to the controller."""
+        from magicbyte.server.stores.lone_controller import LoneController
+
+        return LoneController(self._runtime.node_id, self._topics, self.topic_control)
 
     def secret_of_decoys(self) -> bytes:
         """Return the secret for the challenges of unknown users. Blocks. Raises MetadataError."""

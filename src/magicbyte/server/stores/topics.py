@@ -1,9 +1,7 @@
 """The topics that a broker serves: their settings in force, and their logs; creating, altering and deleting them.
 
 The store of the cluster is authoritative, and durable before a change takes effect; logs are created at their first
-use, so that a crash in between leaves nothing to repair. A broker that is a cluster by itself does the work of a
-controller here: it decides about partition states, and deletes topics. In a cluster the controller does, and notifies
-the brokers.
+use, so that a crash in between leaves nothing to repair. `topic_control.py` has the part of a controller.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.fields import NULL_UUID, id_text
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect
-from magicbyte.engine.releases import TOPIC_IDS, line_of
+from magicbyte.engine.releases import TOPIC_IDS
 from magicbyte.engine.replication.assignment import assign
 from magicbyte.server.settings import topic_config
 from magicbyte.server.settings.kept_format import warn_beyond
@@ -60,6 +58,7 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.threads import Threads
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.topic_config import TopicConfig
+    from magicbyte.server.stores.topic_control import TopicControl
     from magicbyte.server.stores.znodes.store import TreeStore
 
 logs = logger(__name__)
@@ -87,10 +86,10 @@ class ServedTopic:
 class Topics:
     """All topics, by name, as the latest image of the cluster has them. Any thread may look them up.
 
-    They are changed on the event loop. `threads` run work on the log directory. `new_id` returns unique ids, `brokers`
-    the live brokers of the cluster, `racks` theirs, None unless all have one. `draw` returns a number below the given
-    one. `adopted` are topics that the tree did not have, but whose logs were in the directory, for instance another
-    broker's. Nothing of them is deleted until their settings are changed.
+    They are changed on the event loop. `threads` run work on the log directory. `new_id` returns unique ids. `control`
+    is who decides about topics. `brokers` returns the live brokers of the cluster, `racks` theirs, None unless all have
+    one, and `draw` a number below the given one. `adopted` are topics that the tree did not have, but whose logs were
+    in the directory, for instance another broker's. Nothing of them is deleted until their settings are changed.
     """
 
     def __init__(
@@ -102,6 +101,7 @@ class Topics:
         threads: Threads,
         new_id: Callable[[], uuid.UUID],
         *,
+        control: TopicControl,
         brokers: Callable[[], Sequence[int]],
         racks: Callable[[], Mapping[int, str] | None] = lambda: None,
         draw: Callable[[int], int] = lambda _most: 0,
@@ -109,6 +109,7 @@ class Topics:
         """Raises InvalidConfigError for a topic that these settings of the broker do not permit."""
         self._store, self._config, self._logs, self._clock, self._threads = store, config, logs, clock, threads
         self._new_id, self._draw, self._racks, self._brokers = new_id, draw, racks, brokers
+        self._control = control
         self._topics: dict[str, ServedTopic] = {}
         self._resolved: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self.adopted: list[str] = []
@@ -116,16 +117,12 @@ class Topics:
         store.subscribe(self._cluster_changed)
         self._is_following = True
 
-    async def start(self) -> None:
-        """Finish what is pending in the directory: in a cluster read the topics of its logs, alone all that is decided.
+    async def finish_pending(self) -> None:
+        """Finish what no controller does: give topics ids, complete deletions, and adopt logs without a topic.
 
-        Alone, topics get their ids, deletions are completed, and logs without a topic are adopted. Raises
-        MetadataError, NetworkError, LogDirectoryError.
+        Raises MetadataError, NetworkError, LogDirectoryError.
         """
         store = self._store
-        if store.is_shared:  # the controller tells of other topics
-            await store.announced({key.topic for key in self._logs.logs})
-            return
         for part, why in store.image.damage.items():
             if part.section in (DamagedSection.TOPIC, DamagedSection.STATE):
                 raise MetadataError(part.name, why)
@@ -186,10 +183,8 @@ class Topics:
 
     def led_at_once(self, topic: ServedTopic) -> list[tuple[int, int]]:
         """Return the partitions that this broker leads without an order of a controller, with their leader epochs."""
-        if self._store.is_shared:
-            return []
         image = self._store.image
-        keys = (TopicPartition(topic.name, index) for index in range(topic.partitions))
+        keys = (TopicPartition(topic.name, index) for index in self._control.led_at_once(range(topic.partitions)))
         return [(key.partition, topics.leader_epoch(image, key)) for key in keys]
 
     def check_partition(self, topic: str, partition: int) -> None:
@@ -213,10 +208,6 @@ class Topics:
         if key in self._logs.offline:
             raise LogDirectoryOfflineError(f"{key} is offline: {self._logs.offline[key].why}")
         return self._logs.logs.get(key)
-
-    def offline_of(self, topic: str) -> set[int]:
-        """Return the partitions whose log, or anything with its name, cannot be opened."""
-        return {key.partition for key in self._logs.offline if key.topic == topic}
 
     def offline(self) -> list[TopicPartition]:
         """Return the partitions of topics that are offline."""
@@ -257,7 +248,6 @@ class Topics:
         `ClusterStore.propose` does.
         """
         config, placement, topic_id = self._config, await self._placement(), self._new_id()
-        has_ids = not self._store.is_shared or line_of(config.inter_broker_protocol_version) >= TOPIC_IDS
         given = partitions, replication_factor
 
         decided: ServedTopic
@@ -270,10 +260,9 @@ class Topics:
             )  # fmt: skip
             of_topic = topic_config.of_new_topic(configs or {}, config)
             own = self._store.readable(of_topic)
-            made_id = topic_id if has_ids else None
+            made_id = topic_id if self._store.has_topic_ids else None
             decided = ServedTopic(name, made_id or NULL_UUID, len(replicas), own, self._resolve(own))
-            led = () if self._store.is_shared else replicas.keys()
-            return topics.creation(image, name, made_id, own, replicas, led)
+            return topics.creation(image, name, made_id, own, replicas, placement.led_at_once(replicas.keys()))
 
         if validate_only:
             decide(self._store.image)
@@ -283,24 +272,10 @@ class Topics:
         return decided
 
     async def _placement(self) -> topics.Placement:
-        brokers, racks = self._brokers(), self._racks()
-        if self._store.is_shared:  # the assigned brokers find out: here may be a folder that is still being deleted
-            return topics.Placement(brokers, racks, self._draw, lambda _topic, _partitions: None)
-        taken = await self._threads.run_short(self._logs.taken_names)
-
-        def check_folders(topic: str, partitions: range) -> None:
-            for key in (TopicPartition(topic, partition) for partition in partitions):
-                if str(key) in taken:
-                    why = (
-                        self._logs.offline[key].why
-                        if key in self._logs.offline
-                        else "created outside the broker since its start"
-                    )
-                    raise InvalidTopicError(
-                        f"partition {key} cannot be created: the log directory has something of that name: {why}"
-                    )
-
-        return topics.Placement(brokers, racks, self._draw, check_folders)
+        control = self._control
+        return topics.Placement(
+            self._brokers(), self._racks(), self._draw, await control.folder_check(), control.led_at_once
+        )
 
     async def add_partitions(
         self,
@@ -318,8 +293,7 @@ class Topics:
 
         def decide(image: ClusterImage) -> list[ProposedChange]:
             self.known(name)
-            are_led = not self._store.is_shared
-            return topics.growth(image, name, count, placement, assignments, are_led=are_led)
+            return topics.growth(image, name, count, placement, assignments)
 
         if validate_only:
             decide(self._store.image)
@@ -334,14 +308,14 @@ class Topics:
 
     # ---- deleting
 
-    async def begin_delete(self, name: str) -> None:
-        """Mark a topic for deletion; without a cluster, it is unknown from now on. Raises UnknownTopicError.
+    async def begin_delete(self, name: str) -> bool:
+        """Mark a topic for deletion; return whether `take_away` and `finish_delete` follow. Raises UnknownTopicError.
 
-        From here on a restart continues the deletion. In a cluster the controller does all of it; alone, `take_away`
-        and `finish_delete` follow.
+        Then it is unknown from now on, and a restart continues the deletion. Otherwise the controller does all of it.
         """
         self.known(name)
         await change(self._store, lambda _image: [DeletionRequested(name)])
+        return self._control.deletes_logs
 
     def take_away(self, keys: Iterable[TopicPartition]) -> list[PartitionLog]:
         """Delete the logs of partitions; return them, to be released when unused. Their files are deleted later."""

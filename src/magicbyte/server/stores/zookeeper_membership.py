@@ -31,11 +31,12 @@ from magicbyte.server.metadata.current import CurrentStore
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.stores.controller import ControllerService
 from magicbyte.server.stores.links import Links
+from magicbyte.server.stores.topic_control import AnnouncedTopics
 from magicbyte.server.stores.znodes import cluster
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
 from magicbyte.server.stores.znodes.features import TRANSACTION_VERSION, finalize
+from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.states import StateNodes
-from magicbyte.server.stores.znodes.store import TreeStore
 from magicbyte.server.stores.znodes.writing import WritingTerms
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class ZooKeeperMembership:
     """A member of a cluster: a `Membership`. `store` is the tree of the current session, for coroutines."""
 
     cluster_id: str
-    cluster_store: TreeStore
+    cluster_store: MemberStore
+    topic_control = AnnouncedTopics()
     links: Links
     controller: ControllerService
 
@@ -76,6 +78,7 @@ class ZooKeeperMembership:
         self.store: LoopStore
         self._runtime: Runtime
         self._threads: Threads
+        self._logs: LogDirectory
         self._opened = AsyncExitStack()
         self.states = StateNodes(lambda: self.store)
         self._registration: Callable[[], Registration] | None = None
@@ -95,14 +98,13 @@ class ZooKeeperMembership:
         self._opened.callback(self._threads.close)
         await self._begin_session()
         self._opened.push_async_callback(lambda: self.store.close())
-        self.cluster_store = TreeStore(
+        self.cluster_store = MemberStore(
             self.metadata,
             lambda: self.store,
             runtime.reading,
             runtime.writing,
             runtime.spawn,
             lambda: WritingTerms(runtime.clock.now_ms(), self._config.tree_protocol),
-            is_shared=True,
         )
         self.cluster_id = cluster.found_cluster(self.metadata, known_id, runtime.new_uuid)
         await self.cluster_store.start()
@@ -175,11 +177,12 @@ class ZooKeeperMembership:
     # ---- what was opened
 
     def logs_opened(self, logs: LogDirectory) -> None:
-        """Do nothing: formats follow from the settings, and the controller says what is led."""
+        """Note the logs: formats follow from the settings, and the controller says what is led."""
+        self._logs = logs
 
-    async def topics_opened(self, topics: Topics) -> None:
-        """Read the topics of the logs."""
-        await topics.start()
+    async def topics_opened(self, _topics: Topics) -> None:
+        """Read the topics of the logs; the controller tells of others."""
+        await self.cluster_store.announced({key.topic for key in self._logs.logs})
 
     def secret_of_decoys(self) -> bytes:
         """Return the cluster's secret for the challenges of unknown users. Blocks. Raises MetadataError."""

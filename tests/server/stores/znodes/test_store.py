@@ -63,7 +63,7 @@ from magicbyte.server.serving.threads import SystemThreads
 from magicbyte.server.stores.orders import MetadataUpdate
 from magicbyte.server.stores.znodes import acl_nodes, layout
 from magicbyte.server.stores.znodes import store as store_of_tree
-from magicbyte.server.stores.znodes.store import TreeStore
+from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.writing import WritingTerms
 from server.broker.serving import Clock
 
@@ -114,14 +114,13 @@ class Cluster:
         self.protocol: tuple[int, ...] | None = None
         self.renew()
         self.threads = SystemThreads("test", 1)
-        self.store = TreeStore(
+        self.store = MemberStore(
             self.metadata,
             lambda: self.loop_store,
             self.threads,
             self.threads,
             lambda work: self.tasks.add(asyncio.create_task(work)),
             lambda: WritingTerms(1_700_000_000_000, self.protocol),
-            is_shared=True,
         )
         self.published: list[Sequence[ClusterChange]] = []
         self.folded = ClusterImage()

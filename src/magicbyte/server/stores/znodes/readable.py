@@ -20,6 +20,7 @@ from magicbyte.engine.releases import (
     FIRST_WITH_SEVERAL_POLICIES,
     FIRST_WITH_ZSTD,
     MAGIC_AS_RELEASE,
+    TOPIC_IDS,
     line_of,
     protocol_version,
 )
@@ -59,6 +60,11 @@ def topic_settings(own: Mapping[str, str], protocol: Protocol) -> dict[str, str]
 def knows_moves_of_topics(protocol: Protocol) -> bool:
     """Return whether each broker, as the next controller, knows the reassignments in the nodes of topics."""
     return protocol is None or protocol >= FIRST_WITH_MOVES
+
+
+def knows_topic_ids(protocol: Protocol) -> bool:
+    """Return whether each broker, as the next controller, knows the ids in the nodes of topics."""
+    return protocol is None or line_of(protocol) >= TOPIC_IDS
 
 
 def knows_resource_type(resource_type: str, protocol: Protocol) -> bool:

@@ -1,4 +1,4 @@
-"""A cluster store over the metadata tree: of a broker that is a cluster by itself, or of a member of a cluster.
+"""A cluster store over the metadata tree. Of what a member of a cluster knows, `member_store.py` has a part.
 
 Invariants:
 1. `_turn` is held from a reading of the tree until its image is published: no reading is published after a later one.
@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from magicbyte.engine.cluster import topics
 from magicbyte.engine.cluster.acls import Pattern, ResourceType
 from magicbyte.engine.cluster.changes import (
     AclsChanged,
@@ -43,7 +41,6 @@ from magicbyte.engine.errors import (
     BadVersionError,
     MagicbyteError,
     MetadataError,
-    NetworkError,
     NodeExistsError,
     NoNodeError,
     StaleProposalError,
@@ -51,7 +48,12 @@ from magicbyte.engine.errors import (
 )
 from magicbyte.engine.printable import logger
 from magicbyte.server.stores.znodes import acl_nodes, clients, layout
-from magicbyte.server.stores.znodes.readable import knows_prefixed_acls, knows_resource_type, topic_settings
+from magicbyte.server.stores.znodes.readable import (
+    knows_prefixed_acls,
+    knows_resource_type,
+    knows_topic_ids,
+    topic_settings,
+)
 from magicbyte.server.stores.znodes.reading import (
     Parts,
     read_acls,
@@ -67,7 +69,6 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore, TopicPartition
     from magicbyte.server.metadata.on_loop import LoopStore
     from magicbyte.server.serving.threads import Threads
-    from magicbyte.server.stores.orders import MetadataUpdate
 
 log = logger(__name__)
 
@@ -79,8 +80,6 @@ _REPORTED_BY_READERS: Final = (
     DamagedSection.TOPIC_SETTINGS,
     DamagedSection.BROKER_SETTINGS,
 )
-_OF_CONTROLLER: Final = (TopicCreated, PartitionsCreated, DeletionRequested, DeletionEnded)
-"""Proposed changes that a member's image lacks: the controller announces what follows from them."""
 
 
 class _News(NamedTuple):
@@ -92,7 +91,7 @@ class _News(NamedTuple):
     error: MagicbyteError | None = None
 
 
-class _Follower:
+class FollowedPart:
     """Reads a part of the tree again when it has changed, each second until that succeeds. `what` names it."""
 
     def __init__(self, what: str, read: Callable[[], Coroutine[Any, Any, None]], spawn: Spawn) -> None:
@@ -128,9 +127,7 @@ class TreeStore:
     `metadata` is the tree for threads, in its current session; `watching` returns the same for coroutines. `reading`
     and `writing` run blocking calls elsewhere. `terms` returns those of now.
 
-    `is_shared`: other brokers have the same tree. Then a controller decides about topics: the image has those that it
-    has announced, without requested deletions, with the brokers and states of its latest UpdateMetadata. Otherwise
-    this broker decides all of it, and the image has everything.
+    No other broker has the tree: this one decides about topics, so that the image has all that it proposes.
     """
 
     def __init__(
@@ -141,20 +138,15 @@ class TreeStore:
         writing: Threads,
         spawn: Spawn,
         terms: Callable[[], WritingTerms],
-        *,
-        is_shared: bool,
     ) -> None:
-        self.is_shared = is_shared
         self._metadata, self._watching, self._reading, self._writing = metadata, watching, reading, writing
         self._terms = terms
         self._turn = asyncio.Lock()
         self._subscribers: list[Subscriber] = []
         self._image = ClusterImage()
         self._notes = set[str]()  # of changed settings, as far as they are in the image
-        self._settings = _Follower("settings", self._read_noted, spawn)
-        self._acls = _Follower("ACLs", self._read_acls, spawn)
-        self._topics = _Follower("topics", self._read_unread, spawn)
-        self._unread: dict[TopicPartition, PartitionImage] = {}  # announced partitions of topics that are not read yet
+        self._settings = FollowedPart("settings", self._read_noted, spawn)
+        self._acls = FollowedPart("ACLs", self._read_acls, spawn)
         self._follows_acls = False
 
     @property
@@ -181,8 +173,7 @@ class TreeStore:
         return _News(base, image, difference(base, image))
 
     def _read_all(self, image: ClusterImage) -> ClusterImage:
-        image = read_settings(self._metadata, image)
-        return image if self.is_shared else read_topics(self._metadata, image)
+        return read_topics(self._metadata, read_settings(self._metadata, image))
 
     def session_renewed(self) -> None:
         """Follow changes in a new session, with those that were missed without one."""
@@ -221,45 +212,10 @@ class TreeStore:
         """Return a topic's settings as all brokers of the cluster read them. Raises ProtocolTooOldError."""
         return topic_settings(settings, self._terms().protocol)
 
-    # ---- what a controller decides
-
-    async def announced(self, names: Collection[str]) -> None:
-        """Read topics and their settings: new ones, and those that have grown. Unknown names are ignored.
-
-        Raises NetworkError, MetadataError; the image stays.
-        """
-        await self._reread(Parts(topics=dict.fromkeys(sorted(names))))
-
-    async def updated(self, update: MetadataUpdate) -> None:
-        """Apply what the controller announces. Topics that are new to this broker are read, with their settings.
-
-        If that is impossible now, it is repeated until it succeeds, and they are unknown until then.
-        """
-        from magicbyte.server.stores.orders import changes_of  # a broker alone does not need it
-
-        async with self._turn:
-            self.follow(changes_of(self._image, update))
-            for key, partition in update.partitions.items():
-                if key.topic not in self._image.topics:
-                    self._unread[key] = partition
-            for key in [key for key in self._unread if key.topic in update.deleted]:
-                del self._unread[key]
-        if self._unread:
-            try:
-                await self._read_unread()
-            except (MetadataError, NetworkError) as error:
-                names = sorted({key.topic for key in self._unread})
-                log.warning("topics %s cannot be read from the metadata tree: %s", ", ".join(names[:20]), error)
-                self._topics.changed()
-
-    async def _read_unread(self) -> None:
-        from magicbyte.server.stores.orders import changes_of_partitions
-
-        async with self._turn:  # so that no topic is read whose deletion is announced meanwhile
-            parts = Parts(topics=dict.fromkeys(sorted({key.topic for key in self._unread})))
-            self._publish(await self._reading.run(self._news, lambda image: reread(self._metadata, image, parts).image))
-            partitions, self._unread = self._unread, {}
-            self.follow(changes_of_partitions(self._image, partitions))
+    @property
+    def has_topic_ids(self) -> bool:
+        """Whether all brokers of the cluster give topics ids."""
+        return knows_topic_ids(self._terms().protocol)
 
     async def stored_partition(self, key: TopicPartition) -> PartitionImage | None:
         """Return a partition as the tree has it, announced or not. Raises NetworkError, MetadataError."""
@@ -314,13 +270,10 @@ class TreeStore:
 
     def _attempt(self, changes: Sequence[ProposedChange], seen: ClusterImage) -> _News:
         """Read the parts that changes replace, and write the changes if these are as they were seen."""
-        parts = _parts(changes)
-        if self.is_shared:
-            parts.deletions.clear()
-        base = self._image
+        base, parts = self._image, self._parts(changes)
         now, nodes = reread(self._metadata, base, parts)
         if any(_value(now, change) != _value(seen, change) for change in changes):
-            return self._known(base, now, _stale(changes, now))
+            return self._failed(base, now, _stale(changes, now))
         try:
             if made := node_changes(self._metadata, now, changes, self._terms(), nodes):
                 self._metadata.transaction(made)
@@ -328,37 +281,36 @@ class TreeStore:
             later = reread(self._metadata, base, parts).image
             stale = _stale(changes, later)
             stale.__cause__ = error
-            return self._known(base, later, stale)
+            return self._failed(base, later, stale)
         except UnknownOutcomeError as error:
             later, after = reread(self._metadata, base, parts).image, apply_all(now, changes, now.position)
             if any(_value(later, change) != _value(after, change) for change in changes):
-                return self._known(base, later, error)
+                return self._failed(base, later, error)
         except MagicbyteError as error:
-            return self._known(base, now, error)
+            return self._failed(base, now, error)
         read = self._known(base, now)
-        own = self._own(read.image, changes)
-        return _News(base, apply_all(read.image, own, read.image.position), [*read.changes, *own])
-
-    def _known(self, base: ClusterImage, read: ClusterImage, error: MagicbyteError | None = None) -> _News:
-        """Return what this broker knows of an image that was read: topics of a cluster only as announced."""
-        if self.is_shared:
-            read = replace(read, topics=base.topics, topic_names=base.topic_names)
-        return _News(base, read, difference(base, read), error)
-
-    def _own(self, image: ClusterImage, changes: Sequence[ProposedChange]) -> list[ClusterChange]:
-        """Return what proposed changes are in this broker's image; a damaged node is whole after them."""
         own = list[ClusterChange]()
-        new = {topics.entity_of(change.topic.name) for change in changes if isinstance(change, TopicCreated)}
-        for change in changes:
-            is_announced = isinstance(change, _OF_CONTROLLER) or (
-                isinstance(change, SettingsChanged) and change.entity in new
-            )
-            if self.is_shared and is_announced:
-                continue
+        for change in self._made_here(changes):
             own.append(change)
-            if isinstance(change, SettingsChanged) and (part := settings_part(change.entity)) in image.damage:
-                own.append(DamageChanged(part, None))
-        return own
+            if isinstance(change, SettingsChanged) and (part := settings_part(change.entity)) in read.damage:
+                own.append(DamageChanged(part, None))  # its node is whole now
+        return _News(base, apply_all(read, own, read.position), [*difference(base, read), *own])
+
+    def _failed(self, base: ClusterImage, read: ClusterImage, error: MagicbyteError) -> _News:
+        known = self._known(base, read)
+        return _News(base, known, difference(base, known), error)
+
+    def _parts(self, changes: Iterable[ProposedChange]) -> Parts:
+        """Return the parts of the tree that changes are written into, as far as the image has them."""
+        return _parts(changes)
+
+    def _known(self, _base: ClusterImage, read: ClusterImage) -> ClusterImage:
+        """Return the part of an image, as read for a proposal, that the own one may have."""
+        return read
+
+    def _made_here(self, changes: Sequence[ProposedChange]) -> Sequence[ProposedChange]:
+        """Return the changes that the image has as soon as they are written."""
+        return changes
 
     def _publish(self, news: _News) -> None:
         image, now = news.image, self._image
