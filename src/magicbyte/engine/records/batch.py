@@ -33,6 +33,7 @@ from magicbyte.engine.wire.checksum import Buffer, crc32c
 HEADER = struct.Struct(">qiibIhiqqqhii")
 """The 61 header bytes before the records, unpacked in one call; a test compares it with the layout."""
 
+_PLACE = struct.Struct(">qii")  # base offset, batch length, leader epoch
 _CRC_COVERS = ATTRIBUTES.start  # the CRC covers all bytes from here on
 _CELLS_BEFORE_HEADERS = 4  # of key and value
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
@@ -195,6 +196,11 @@ class RecordBatch:
         """Write the leader epoch in place; no checksum covers it. The buffer must be writable."""
         PARTITION_LEADER_EPOCH.write(self.buffer, epoch)
         self.partition_leader_epoch = epoch
+
+    def place(self, base_offset: int, epoch: int) -> None:
+        """Do what `set_base_offset` and `set_partition_leader_epoch` do, in one write."""
+        _PLACE.pack_into(self.buffer, 0, base_offset, self.batch_length, epoch)
+        self.base_offset, self.partition_leader_epoch = base_offset, epoch
 
     def set_max_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> None:
         """Write the timestamp type and max timestamp (ms) in place and update the CRC, unless both are set already.

@@ -194,9 +194,9 @@ class CoordinatorLog:
         if not any(is_present):
             raise NotLeaderError("the partition had another leader since the records were created")
         wanted = [each for each, is_wanted in zip(sets, is_present, strict=True) if is_wanted]
-        records = wanted[0] if len(wanted) == 1 else memoryview(b"".join(wanted))
+        records = wanted[0] if len(wanted) == 1 else memoryview(bytearray().join(wanted))
         least = partition.least_in_sync(topic.config.min_insync_replicas)
-        appended = Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules)), least)
+        appended = Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules, is_ours=True)), least)
         return [appended if is_wanted else NotLeaderError.code for is_wanted in is_present]
 
     def _complain(self, partition: int, why: str) -> None:
@@ -209,28 +209,27 @@ def _encoded_all(stores: Sequence[Store[Any]], target: Format, codec: Codec, now
 
 
 def set_of(store: Store[Any], target: Format, codec: Codec, now_ms: int) -> memoryview:
-    """Return the records of one effect as the set that a Kafka broker would append."""
+    """Return the records of one effect as the set that a Kafka broker would append, in memory of its own."""
     if store.marker is not None:
         return marker_set(store.marker, now_ms)
     rows = [
         Record(offset, now_ms, TimestampType.CREATE_TIME, key, encoded(value))
         for offset, (key, value) in enumerate(store.records)
     ]
-    return memoryview(encode_records(rows, target, codec, header=store.header))
+    return memoryview(bytearray(encode_records(rows, target, codec, header=store.header)))
 
 
 def marker_set(marker: Marker, now_ms: int) -> memoryview:
     """Return a marker as a set for a leader's append."""
-    return memoryview(
-        build_marker(
-            ControlType.COMMIT if marker.commits else ControlType.ABORT,
-            base_offset=0,
-            timestamp=now_ms,
-            producer_id=marker.producer.producer_id,
-            producer_epoch=marker.producer.epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-        )
+    batch = build_marker(
+        ControlType.COMMIT if marker.commits else ControlType.ABORT,
+        base_offset=0,
+        timestamp=now_ms,
+        producer_id=marker.producer.producer_id,
+        producer_epoch=marker.producer.epoch,
+        coordinator_epoch=marker.coordinator_epoch,
     )
+    return memoryview(bytearray(batch))
 
 
 def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode:

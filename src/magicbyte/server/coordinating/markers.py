@@ -104,7 +104,7 @@ async def _write_together(
             config = writer.topics.known(partition_name.topic).config
             least = partition.least_in_sync(config.min_insync_replicas)
             data = marker_set(marker, writer.clock.now_ms())
-            sets[at] = NewSet(partition, data, config.append), least
+            sets[at] = NewSet(partition, data, config.append, is_ours=True), least
         except MagicbyteError as error:
             codes[at] = error.code
     waits = dict[int, Acknowledgement]()

@@ -53,7 +53,7 @@ from magicbyte.engine.errors import (
     OutOfDescriptorsError,
     UnknownTopicError,
 )
-from magicbyte.engine.log.append.prepare import NOTHING_STORED, prepare, prepare_unchanged
+from magicbyte.engine.log.append.prepare import NOTHING_STORED, prepare, prepare_own, prepare_unchanged
 from magicbyte.engine.log.append.rules import ALL_ROOM, KEPT_ROOM, KEPT_SCRATCH, Room, RoomNeeded
 from magicbyte.engine.log.live.config import FOREVER
 from magicbyte.engine.log.live.group_commit import GroupCommit, Outcome
@@ -105,8 +105,8 @@ _LONGEST_HEADER: Final = ATTRIBUTES_AT + 2
 class NewSet(NamedTuple):
     """A set to append. `rules` None: it is appended unchanged, as by a follower.
 
-    `request_version`: of the Produce request, None for the broker's own records; `client`: its sender. `dialect`: of
-    `records`. `is_ours`: `records` is writable memory without another user. `guard`: the verification of a
+    `request_version`: of the Produce request; `client`: its sender. None: the broker itself has encoded the records, and
+    `is_ours` is true. `dialect`: of `records`. `is_ours`: `records` is writable memory without another user. `guard`: the verification of a
     transaction's records, None: any transaction.
     """
 
@@ -285,6 +285,17 @@ class Appends:
             return error
         if rules is None:
             return partial(_write_unchanged, new, now, ALL_ROOM if has_room else KEPT_ROOM)
+        if new.request_version is None:
+            own = partial(
+                prepare_own,
+                new.records,
+                rules,
+                next_offset=partition.log.log_end_offset,
+                now_ms=now.date_ms,
+                leader_epoch=partition.leader_epoch,
+                has_room=has_room,
+            )
+            return partial(write, partition.log, own, now)
         prepared = partial(
             prepare,
             new.records,

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 log = logger(__name__)
 
+_UNSEEN: Final = -1, 0, -1
 MOST_DAMAGE_TOLD: Final = 100
 """The most log lines about damage in one partition, while it is open."""
 
@@ -53,6 +54,7 @@ class ServedPartition:
 
     __slots__ = (
         "_newest",
+        "_newest_written",
         "_recent",
         "_reported_damage",
         "index",
@@ -78,8 +80,9 @@ class ServedPartition:
         self.leader_id, self.leader_epoch = NO_BROKER, NO_EPOCH
         self.is_slow = False
         self._recent: dict[int, _RecentSet] = {}  # by offset, the oldest first: for readers at the end of the log
-        # by segment: generation, and the end and magic of its examined beginning
+        # by segment: generation, and the end and magic of its examined beginning; the one that was seen last is apart
         self._newest = WeakKeyDictionary[Segment, tuple[int, int, int]]()
+        self._newest_written: tuple[Segment | None, tuple[int, int, int]] = None, _UNSEEN
         self._reported_damage = set[tuple[str | None, int | None]]()  # files and positions of logged damage
 
     def __str__(self) -> str:
@@ -112,7 +115,10 @@ class ServedPartition:
         """Record that no entry of a segment from `position` to `end` has a newer format than `magic`."""
         known_end, newest = self._known(segment)
         if position <= known_end:
-            self._newest[segment] = self.log.generation, max(known_end, end), max(newest, magic)
+            last, seen = self._newest_written
+            if last is not segment and last is not None:
+                self._newest[last] = seen
+            self._newest_written = segment, (self.log.generation, max(known_end, end), max(newest, magic))
 
     def newest_up_to(self, segment: Segment, end: int) -> int | None:
         """Return an upper bound of the magic of a segment's entries before `end`, None if unknown."""
@@ -120,7 +126,8 @@ class ServedPartition:
         return newest if end <= known_end else None
 
     def _known(self, segment: Segment) -> tuple[int, int]:
-        generation, known_end, newest = self._newest.get(segment, (-1, 0, -1))
+        last, seen = self._newest_written
+        generation, known_end, newest = seen if last is segment else self._newest.get(segment, _UNSEEN)
         return (known_end, newest) if generation == self.log.generation else (0, -1)
 
     def tell_damage(self, error: CorruptRecordError) -> None:

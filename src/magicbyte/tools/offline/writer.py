@@ -32,7 +32,7 @@ from magicbyte.engine.log.files.producer_state import LeaderEpochs
 from magicbyte.engine.log.files.reader import MAX_OFFSET, read_chunks
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.batch import RecordBatch
-from magicbyte.engine.records.control import MARKER_BYTES
+from magicbyte.engine.records.control import MARKER_BYTES, marker_of
 from magicbyte.engine.records.extent import last_offsets
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.records.scan import BatchTable, scan
@@ -261,7 +261,8 @@ class PartitionWriter:
             made = segment.folder / f"{base:020}{suffix}"
             if suffix != TRANSACTION_INDEX and made.exists():
                 clone_file(made, self._path(base, suffix))
-        found = [self._producers.add(RecordBatch(memoryview(entry))) for entry in segment.producers]
+        batches = [RecordBatch(memoryview(entry)) for entry in segment.producers]
+        found = [self._producers.add(batch, marker_of(batch)) for batch in batches]
         if aborted := tuple(each for each in found if each is not None):
             self._put(self._path(base, TRANSACTION_INDEX), TransactionIndex(aborted).to_bytes())
         self._epochs.follow(segment.epochs)

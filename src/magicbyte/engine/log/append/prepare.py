@@ -1,9 +1,10 @@
 """The first two phases of an append: validate a set, and assign its offsets. Pure: no clock, file or state.
 
-`prepare` does both for a produced set, which is stored as it is, rebuilt or refused. `prepare_unchanged` validates a
-set whose leader assigned the offsets. The third phase is `PartitionLog.append`, which takes the result of either;
-`server/partitions/appends.py` has all five. docs/internals/append.md has the rules as tables. Sources: KIP-31, KIP-32,
-KIP-57, the Enriched Message Metadata proposal; Kafka's UnifiedLog and LogValidator.
+`prepare` does both for a produced set, which is stored as it is, rebuilt or refused. `prepare_own` assigns the offsets
+of a set that the broker itself encoded. `prepare_unchanged` validates a set whose leader assigned the offsets. The
+third phase is `PartitionLog.append`, which takes the result of each; `server/partitions/appends.py` has all five.
+docs/internals/append.md has the rules as tables. Sources: KIP-31, KIP-32, KIP-57, the Enriched Message Metadata
+proposal; Kafka's UnifiedLog and LogValidator.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.decode import DecodeOptions, decode
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.entry import entries
-from magicbyte.engine.records.layout import OFFSET, Dialect, TimestampType
+from magicbyte.engine.records.layout import ATTRIBUTES_AT, CODEC_MASK, OFFSET, Dialect, TimestampType
 
 NOTHING_STORED = -1
 _LAST_OFFSET = (1 << 63) - 1
 # globals, because access to an enum member takes three look-ups
-_APPEND_TIME, _ENRICHED = TimestampType.LOG_APPEND_TIME, Format.ENRICHED
+_APPEND_TIME, _ENRICHED, _V2 = TimestampType.LOG_APPEND_TIME, Format.ENRICHED, Format.V2
 _CLIENT, _COORDINATOR = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR
 _OFFSETS = DecodeOptions(keys=False, values=False, headers=False, control=True)
 
@@ -68,6 +69,53 @@ def prepare(
     return stored
 
 
+def prepare_own(
+    records: memoryview,
+    rules: AppendRules,
+    *,
+    next_offset: int,
+    now_ms: int,
+    leader_epoch: int,
+    has_room: bool = True,
+) -> RecordSet:
+    """Return the set that a leader writes for `records`, which this broker has encoded a moment ago.
+
+    As `prepare` does; but batches that are stored as they are need no look inside, and no checksum. `records` is in
+    writable memory without another user.
+    """
+    if not _can_stay(records, rules):
+        return prepare(records, rules, next_offset=next_offset, now_ms=now_ms, leader_epoch=leader_epoch, is_ours=True,
+                       has_room=has_room)  # fmt: skip
+    batches, position, size = list[RecordBatch](), 0, len(records)
+    stored = RecordSet([records], size, next_offset, next_offset - 1, origin=_COORDINATOR)
+    while position < size:
+        batch = RecordBatch(records[position:] if position else records)
+        if batch.size > rules.max_message_bytes:
+            raise too_large(f"size of an entry: expected <= {rules.max_message_bytes}, found {batch.size}")
+        position += batch.size
+        if position < size:
+            batch.buffer = batch.buffer[: batch.size]
+        batch.place(stored.next_offset, leader_epoch)
+        stored.last_offset += batch.last_offset_delta + 1
+        stored.time(batch.max_timestamp, stored.last_offset)
+        batches.append(batch)
+    _check_size(size, rules)
+    stored.batches, stored.first_timestamp = batches, batches[0].max_timestamp
+    return stored
+
+
+def _can_stay(records: memoryview, rules: AppendRules) -> bool:
+    """Return whether batches that the broker encoded are in the format of the log. All of a set have one codec."""
+    keeps_codec = rules.codec is None or records[ATTRIBUTES_AT + 1] & CODEC_MASK == rules.codec
+    return keeps_codec and rules.format is _V2 and rules.timestamp_type is not _APPEND_TIME
+
+
+def _check_size(size: int, rules: AppendRules) -> None:
+    if size > rules.segment_bytes:
+        why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
+        raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
+
+
 def _assign(
     produced: ProducedSet,
     rules: AppendRules,
@@ -88,10 +136,8 @@ def _assign(
         stored = rebuild(produced, codec, rules, request, next_offset, now_ms, leader_epoch)
         stored.compressed = int(codec is not Codec.NONE)
         _check_entries(stored, rules)
-    stored.size = size = sum(map(len, stored.pieces))
-    if size > rules.segment_bytes:
-        why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
-        raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
+    stored.size = sum(map(len, stored.pieces))
+    _check_size(stored.size, rules)
     if rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED:
         stored.log_append_time = now_ms
     stored.decompressed = produced.decompressed

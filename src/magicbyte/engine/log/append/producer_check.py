@@ -118,8 +118,9 @@ class ProducerChecks:
             if batch.base_sequence != 0:
                 raise _refusal(_GAP, batch, f"a new epoch begins with sequence {batch.base_sequence}, not 0")
             return None
+        sequences = batch.base_sequence, batch.last_sequence
         for known in producer.batches:
-            if (known.base_sequence, known.last_sequence) == (batch.base_sequence, batch.last_sequence):
+            if (known.base_sequence, known.last_sequence) == sequences:
                 return known
         self._check_guard(batch, guard)
         expected = (producer.batches[-1].last_sequence + 1) % _SEQUENCES if producer.batches else 0

@@ -204,7 +204,8 @@ class LocalWritableFile(LocalFile):
             left: Sequence[Buffer] = pieces
             while left:
                 written = _pwrite(self._descriptor, left, position)
-                position, left = position + written, _after(left, written)
+                position += written
+                left = () if len(left) == 1 and written == len(left[0]) else _after(left, written)
         except OSError as error:  # for a full disk the system does not name the file
             raise OSError(error.errno, error.strerror, self.path) from error
         self.size = max(self.size, position)

@@ -256,6 +256,8 @@ class OpenFiles:
         self.refused = 0  # how often no descriptor was available
         self._files = files
         self._open: dict[OpenFile, WritableFile] = {}
+        self.open_now: Callable[[OpenFile], WritableFile | None] = self._open.get
+        """Returns a handle's open file, or None."""
         self._closing: dict[OpenFile, list[WritableFile]] = {}  # one for each thread that is closing it
         self._names = _Names()
         self._reserve: list[Held] = []
@@ -269,10 +271,6 @@ class OpenFiles:
         return len(self._open)
 
     # ---- descriptors
-
-    def open_now(self, handle: OpenFile) -> WritableFile | None:
-        """Return a handle's open file, or None."""
-        return self._open.get(handle)
 
     def closing(self, handle: OpenFile) -> WritableFile | None:
         """Return a handle's file that is being closed. Must be called after `open_now`, not before."""

@@ -16,7 +16,7 @@ from magicbyte.engine.log.files import indexes
 from magicbyte.engine.log.files.checkpoints import LeaderEpoch
 from magicbyte.engine.log.files.producer_snapshot import ProducerEntry, ProducerSnapshot
 from magicbyte.engine.records.batch import RecordBatch
-from magicbyte.engine.records.control import ControlType, marker_of
+from magicbyte.engine.records.control import ControlRecord, ControlType, marker_of
 from magicbyte.engine.records.layout import (
     CONTROL_BIT,
     PARTITION_LEADER_EPOCH,
@@ -74,7 +74,7 @@ class ProducerStates:
             position = int(table.position[row])
             batch = RecordBatch(table.buffer[position : position + int(table.size[row])])
             try:
-                found = self.add(batch)
+                found = self.add(batch, marker_of(batch))
             except CorruptRecordError as error:
                 error.position = position
                 raise error.locate(offsets=(batch.base_offset, batch.last_offset)) from None
@@ -119,8 +119,11 @@ class ProducerStates:
         """Return the first offset of a producer's open transaction, None if it has none."""
         return self._transactions.first_offsets.get(producer_id)
 
-    def add(self, batch: RecordBatch) -> indexes.AbortedTransaction | None:
-        """Apply one batch of a producer; return the transaction that it aborts. Raises as `append` does."""
+    def add(self, batch: RecordBatch, marker: ControlRecord | None) -> indexes.AbortedTransaction | None:
+        """Apply one batch of a producer, with its `marker_of`; return the transaction that it aborts.
+
+        Raises as `append` does.
+        """
         producer, epoch = batch.producer_id, batch.producer_epoch
         old = self._producers.get(producer)
         if old is None:
@@ -129,14 +132,17 @@ class ProducerStates:
             coordinator_epoch = old.coordinator_epoch
             old = _no_batches(producer, epoch)._replace(coordinator_epoch=coordinator_epoch)
             self._recent.pop(producer, None)
-        marker = marker_of(batch)
-        kind = None if marker is None else marker.type
-        if not batch.is_control:
-            old = old._replace(
-                last_sequence=batch.last_sequence,
-                last_offset=batch.last_offset,
-                offset_delta=batch.last_offset_delta,
-                timestamp=batch.max_timestamp,
+        kind, is_control = None if marker is None else marker.type, batch.is_control
+        if not is_control:
+            old = ProducerEntry(
+                producer,
+                epoch,
+                batch.last_sequence,
+                batch.last_offset,
+                batch.last_offset_delta,
+                batch.max_timestamp,
+                old.coordinator_epoch,
+                old.current_txn_first_offset,
             )
             self._remember(batch)
         elif marker is not None and marker.coordinator_epoch is not None:
@@ -149,7 +155,7 @@ class ProducerStates:
             return None  # KRaft's own control records, or a marker emptied by compaction
         self._producers[producer] = old
         ended = self._transactions.append(
-            BatchFacts(producer, batch.base_offset, batch.last_offset, batch.is_transactional, batch.is_control, kind)
+            BatchFacts(producer, batch.base_offset, batch.last_offset, batch.is_transactional, is_control, kind)
         )
         if ended is None and self._indexes_empty and kind is ControlType.ABORT:
             stable = self._transactions.last_stable_offset(batch.next_offset)

@@ -95,24 +95,26 @@ class LogProducers:
 
     def check_epoch(self, batch: RecordBatch) -> None:
         """Raise AppendRefusedError for a marker, or committed offsets, of an old epoch or coordinator."""
-        marker = marker_of(batch)
+        marker = marker_of(batch) if batch.is_control else None
         coordinator_epoch = None if marker is None else marker.coordinator_epoch
         self._checks.check_epochs(batch.producer_id, batch.producer_epoch, coordinator_epoch)
 
     def take(self, batch: RecordBatch, indexes: LiveIndexes, high_watermark: int) -> None:
         """Apply a producer's batch that was written; a transaction that it aborts goes to `indexes`."""
-        if batch.is_control and (begin := self._states.begin_of(batch.producer_id)) is not None:
+        is_control = batch.is_control
+        marker = marker_of(batch) if is_control else None
+        if is_control and (begin := self._states.begin_of(batch.producer_id)) is not None:
             while self._ended and self._ended[0][0] < high_watermark:
                 self._ended.popleft()
             self._ended.append((batch.last_offset, begin))
             self._last_marker = batch.last_offset
-        aborted = self._states.add(batch)
+        aborted = self._states.add(batch, marker)
         if aborted is not None:
             indexes.append_aborted(aborted)
         producer, epoch = batch.producer_id, batch.producer_epoch
-        if not batch.is_control and batch.base_sequence > NO_SEQUENCE:
+        if not is_control and batch.base_sequence > NO_SEQUENCE:
             self._checks.appended(batch, batch.base_offset, batch.last_offset, batch.max_timestamp)
-        elif batch.is_control and (marker := marker_of(batch)) is not None and marker.coordinator_epoch is not None:
+        elif marker is not None and marker.coordinator_epoch is not None:
             self._checks.ended(producer, epoch, marker.coordinator_epoch, batch.max_timestamp)
 
     def truncate(self, segments: Sequence[Segment], offset: int) -> None:

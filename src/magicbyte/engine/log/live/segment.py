@@ -312,8 +312,8 @@ class Segment:
         """
         if self.config.dialect is Dialect.ENRICHED:
             return now.date_ms - self.first_timestamp if self.first_timestamp >= 0 else 0
-        if self.config.rules.has_time_index and self.first_timestamp >= 0:
-            return timestamp - self.first_timestamp
+        if self.config.rules.has_time_index and (first := self.first_timestamp) >= 0:
+            return timestamp - first
         return now.monotonic_ms - self.activated_at_ms
 
     @property

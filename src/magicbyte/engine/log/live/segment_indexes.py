@@ -217,7 +217,10 @@ class LiveIndexes:
 
         The last entry of a time index is reserved for the roll.
         """
-        return any(index.count >= index.capacity - (kind == TIME_INDEX) for kind, index in self.by_kind.items())
+        for kind, index in self.by_kind.items():
+            if index.count >= index.capacity - (kind == TIME_INDEX):
+                return True
+        return False
 
     def last(self, kind: str) -> Entry | None:
         """Return the last entry of an index, None without one."""
