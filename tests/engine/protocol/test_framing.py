@@ -31,6 +31,7 @@ from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest, 
 from magicbyte.engine.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from magicbyte.engine.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from magicbyte.engine.protocol.messages.response_header import ResponseHeader
 
 REQUESTS = [  # request, version, client id, the frame in hexadecimal: size; header; body
     (MetadataRequest(topics=[]), 0, "me", "00000010" + "0003" + "0000" + "00000007" + "00026d65" + "00000000"),
@@ -280,3 +281,12 @@ def test_the_frame_of_large_records_is_a_few_buffers() -> None:
     assert len(buffers) == 3
     frame = b"".join(buffers)
     assert struct.unpack_from(">i", frame) == (len(frame) - 4,)
+
+
+def test_the_head_of_a_response_is_its_size_and_its_header() -> None:
+    for api in APIS.values():
+        for version in api.versions:
+            header = ResponseHeader(correlation_id=77).encode(api.response_header_version(version))
+            body = api.response().encode(version)
+            frame = bytes(write_response(api.response(), version, correlation_id=77))
+            assert frame == (len(header) + len(body)).to_bytes(4, "big") + header + body, (api.name, version)

@@ -37,23 +37,25 @@ class Api:
 
     def is_flexible(self, version: int) -> bool:
         """Return whether a version is flexible (KIP-482), also for versions later than the known ones."""
-        return bool(self.flexible_versions) and version >= self.flexible_versions[0]
+        return bool(self.flexible_versions) and version >= self.flexible_versions.start
 
     def request_header_version(self, version: int) -> int:
         """Return the version of a request's header: 2 in flexible versions, 1 in others.
 
         ControlledShutdown version 0 has header version 0, without a client id.
         """
-        if self.key == _CONTROLLED_SHUTDOWN and version == 0:
-            return 0
-        return 2 if self.is_flexible(version) else 1
+        flexible = self.flexible_versions  # as `is_flexible`, without a call: each request passes here
+        if flexible and version >= flexible.start:
+            return 2
+        return 0 if self.key == _CONTROLLED_SHUTDOWN and version == 0 else 1
 
     def response_header_version(self, version: int) -> int:
         """Return the version of a response's header: 1 in flexible versions, 0 in others.
 
         ApiVersions always has header version 0, because its client does not know the broker's versions yet (KIP-511).
         """
-        return 1 if self.is_flexible(version) and self.key != _API_VERSIONS else 0
+        flexible = self.flexible_versions
+        return 1 if flexible and version >= flexible.start and self.key != _API_VERSIONS else 0
 
     def check(self, version: int) -> None:
         """Raise UnsupportedVersionError unless the version is known."""

@@ -28,6 +28,8 @@ SIZE_BYTES: Final = 4  # of a frame's size field, which counts the bytes after i
 
 _SIZE = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
+_RESPONSE_HEADS = struct.Struct(">ii"), struct.Struct(">iix")
+"""The size field and the header of a response, by the header's version: 1 has no tagged fields."""
 _KEY = struct.Struct(">h")
 _KEY_AND_VERSION = struct.Struct(">hh")
 
@@ -156,22 +158,22 @@ def write_request(request: Message, version: int, *, correlation_id: int, client
     header = RequestHeader(
         request_api_key=api.key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
-    return _frame(header, api.request_header_version(version), request, version)
+    out = Writer()
+    out.buffer += bytes(SIZE_BYTES)
+    header.write(out, api.request_header_version(version))
+    request.write(out, version)
+    _SIZE.pack_into(out.buffer, 0, len(out) - SIZE_BYTES)
+    return out
 
 
 def write_response(response: Message, version: int, *, correlation_id: int) -> Writer:
     """Return the frame of a response, with its size: `buffers` of it is what to send. Raises what `write` does."""
     assert response.API_KEY is not None, "a response has a key"
-    header = ResponseHeader(correlation_id=correlation_id)
-    return _frame(header, APIS[response.API_KEY].response_header_version(version), response, version)
-
-
-def _frame(header: Message, header_version: int, message: Message, version: int) -> Writer:
     out = Writer()
-    out.buffer += bytes(SIZE_BYTES)
-    header.write(out, header_version)
-    message.write(out, version)
-    _SIZE.pack_into(out.buffer, 0, len(out) - SIZE_BYTES)
+    buffer = out.buffer
+    buffer += _RESPONSE_HEADS[APIS[response.API_KEY].response_header_version(version)].pack(0, correlation_id)
+    response.write(out, version)
+    _SIZE.pack_into(buffer, 0, len(buffer) + out.attached_bytes - SIZE_BYTES)
     return out
 
 

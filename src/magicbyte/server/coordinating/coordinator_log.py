@@ -196,7 +196,9 @@ class CoordinatorLog:
         wanted = [each for each, is_wanted in zip(sets, is_present, strict=True) if is_wanted]
         records = wanted[0] if len(wanted) == 1 else memoryview(bytearray().join(wanted))
         least = partition.least_in_sync(topic.config.min_insync_replicas)
-        appended = Acknowledgement(partition, await self._appends.append(NewSet(partition, records, rules, is_ours=True)), least)
+        appended = Acknowledgement(
+            partition, await self._appends.append(NewSet(partition, records, rules, is_ours=True)), least
+        )
         return [appended if is_wanted else NotLeaderError.code for is_wanted in is_present]
 
     def _complain(self, partition: int, why: str) -> None:

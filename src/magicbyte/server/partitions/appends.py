@@ -105,9 +105,9 @@ _LONGEST_HEADER: Final = ATTRIBUTES_AT + 2
 class NewSet(NamedTuple):
     """A set to append. `rules` None: it is appended unchanged, as by a follower.
 
-    `request_version`: of the Produce request; `client`: its sender. None: the broker itself has encoded the records, and
-    `is_ours` is true. `dialect`: of `records`. `is_ours`: `records` is writable memory without another user. `guard`: the verification of a
-    transaction's records, None: any transaction.
+    `request_version`: of the Produce request; `client`: its sender. None: the broker itself has encoded the records,
+    and `is_ours` is true. `dialect`: of `records`. `is_ours`: `records` is writable memory without another user.
+    `guard`: the verification of a transaction's records, None: any transaction.
     """
 
     partition: ServedPartition

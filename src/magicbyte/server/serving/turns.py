@@ -13,13 +13,13 @@ STEPS_AT_ONCE: Final = 500
 
 
 class Turns:
-    """The steps of one request so far; `given` counts its yields to the loop."""
+    """The steps of one request so far; `given` counts its yields to the loop, the next of which is due at `next`."""
 
-    __slots__ = ("_next", "given", "steps")
+    __slots__ = ("given", "next", "steps")
 
     def __init__(self) -> None:
         self.steps = self.given = 0
-        self._next = STEPS_AT_ONCE
+        self.next = STEPS_AT_ONCE
 
     @property
     def is_long(self) -> bool:
@@ -29,10 +29,14 @@ class Turns:
     async def take(self, steps: int) -> None:
         """Count steps, and yield to the loop if a slice is complete."""
         self.steps += steps
-        if self.steps >= self._next:
-            self._next = self.steps + STEPS_AT_ONCE
-            self.given += 1
-            await asyncio.sleep(0)
+        if self.steps >= self.next:
+            await self.give()
+
+    async def give(self) -> None:
+        """Yield to the loop, and begin the next slice."""
+        self.next = self.steps + STEPS_AT_ONCE
+        self.given += 1
+        await asyncio.sleep(0)
 
     def over(self, items: Iterable[T], steps: int = 1) -> AsyncIterator[T]:
         """Yield the items; each counts that many steps."""
@@ -47,6 +51,9 @@ class _Sliced(AsyncIterator[T], Generic[T]):
 
     async def __anext__(self) -> T:
         for item in self._items:
-            await self._turns.take(self._steps)
+            turns = self._turns  # as `take`, which would cost another call for each item
+            turns.steps += self._steps
+            if turns.steps >= turns.next:
+                await turns.give()
             return item
         raise StopAsyncIteration

@@ -217,7 +217,7 @@ class LiveIndexes:
 
         The last entry of a time index is reserved for the roll.
         """
-        for kind, index in self.by_kind.items():
+        for kind, index in self.by_kind.items():  # noqa: SIM110 (each append asks: a generator costs four calls)
             if index.count >= index.capacity - (kind == TIME_INDEX):
                 return True
         return False
