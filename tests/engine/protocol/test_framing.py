@@ -128,7 +128,7 @@ def test_every_request_is_in_the_table_with_the_versions_of_its_schema() -> None
         assert api.key == kind.API_KEY
         assert api.versions == kind.VALID_VERSIONS
         for version in api.versions:
-            assert api.is_flexible(version) == (version in schema.flexible_versions)
+            assert (api.request_header_version(version) == 2) == (version in schema.flexible_versions)
 
 
 def test_header_versions_follow_the_flexible_versions_but_for_two_apis() -> None:

@@ -35,16 +35,12 @@ class Api:
         """The class of its responses."""
         return self._message("Response")
 
-    def is_flexible(self, version: int) -> bool:
-        """Return whether a version is flexible (KIP-482), also for versions later than the known ones."""
-        return bool(self.flexible_versions) and version >= self.flexible_versions.start
-
     def request_header_version(self, version: int) -> int:
-        """Return the version of a request's header: 2 in flexible versions, 1 in others.
+        """Return the version of a request's header: 2 in flexible versions (KIP-482), 1 in others.
 
-        ControlledShutdown version 0 has header version 0, without a client id.
+        Versions later than the known ones are flexible if the last one is. ControlledShutdown version 0 has header version 0, without a client id.
         """
-        flexible = self.flexible_versions  # as `is_flexible`, without a call: each request passes here
+        flexible = self.flexible_versions
         if flexible and version >= flexible.start:
             return 2
         return 0 if self.key == _CONTROLLED_SHUTDOWN and version == 0 else 1

@@ -96,7 +96,7 @@ def prepare_own(
         if position < size:
             batch.buffer = batch.buffer[: batch.size]
         batch.place(stored.next_offset, leader_epoch)
-        stored.last_offset += batch.last_offset_delta + 1
+        stored.last_offset = batch.last_offset
         stored.time(batch.max_timestamp, stored.last_offset)
         batches.append(batch)
     _check_size(size, rules)
