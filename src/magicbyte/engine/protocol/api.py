@@ -38,7 +38,8 @@ class Api:
     def request_header_version(self, version: int) -> int:
         """Return the version of a request's header: 2 in flexible versions (KIP-482), 1 in others.
 
-        Versions later than the known ones are flexible if the last one is. ControlledShutdown version 0 has header version 0, without a client id.
+        Versions later than the known ones are flexible if the last one is. ControlledShutdown version 0 has header
+        version 0, without a client id.
         """
         flexible = self.flexible_versions
         if flexible and version >= flexible.start:
