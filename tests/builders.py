@@ -3,9 +3,9 @@
 import asyncio
 import base64
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -13,15 +13,57 @@ from hypothesis import settings
 
 from magicbyte.engine.records.columns import Record
 
+T = TypeVar("T")
+
+
+class TestLoop(asyncio.SelectorEventLoop):
+    """An event loop over real sockets whose clock a test can turn forward. `limit`: the time limit of the test."""
+
+    __test__ = False
+    limit: asyncio.Timeout
+    _ahead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._ahead_s
+
+    def pass_time(self, seconds: float) -> None:
+        self._ahead_s += seconds
+        when = self.limit.when()
+        assert when is not None
+        self.limit.reschedule(when + seconds)
+
 
 def run(work: Any, seconds: float = 60) -> Any:
-    """Run a coroutine, for so long at most; return what it returns."""
+    """Run a coroutine, for so long at most; return what it returns. It can call `pass_time`."""
+    loop = TestLoop()
 
     async def bounded() -> Any:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(seconds) as loop.limit:
             return await work
 
-    return asyncio.run(bounded())
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(bounded())
+
+
+def pass_time(seconds: float) -> None:
+    """Turn the clock of the test's event loop forward: timers that become due fire at once.
+
+    The limit of the test, wall clocks, and brokers on threads of their own do not notice.
+    """
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, TestLoop)
+    loop.pass_time(seconds)
+
+
+async def hurried(work: Awaitable[T], seconds: float) -> T:
+    """Return what `work` returns, while so much time passes in little time; then it passes as usual."""
+    task, steps = asyncio.ensure_future(work), 100
+    for _ in range(steps):
+        await asyncio.wait({task}, timeout=0.005)
+        if task.done():
+            break
+        pass_time(seconds / steps)
+    return await task
 
 
 def base64_text(cell: bytes | None) -> str | None:

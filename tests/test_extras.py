@@ -2,14 +2,15 @@
 
 import asyncio
 import importlib.util
-from collections.abc import Coroutine, Iterator
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli.command import run
 from magicbyte.engine import extras
-from magicbyte.engine.compiled import kernel
+from magicbyte.engine.compiled import kernel, shipped
 from magicbyte.engine.errors import MissingExtraError
 
 
@@ -75,13 +76,10 @@ def test_the_size_of_data_installs_nothing_and_advises_once(missing: set[str], m
 def test_a_broker_starts_without_numba_and_says_how_to_install_it(
     clone: str, command: str, missing: set[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def serve(config: object, *, repairs: bool) -> Coroutine[None, None, None]:
-        return asyncio.sleep(0)
-
     monkeypatch.setenv("MAGICBYTE_CLONE", clone)
-    monkeypatch.setattr("magicbyte.cli.serve._run", serve)
-    monkeypatch.setattr("magicbyte.cli.main._set_up", lambda _clone, extra: pytest.fail(f"installs {extra}"))
-    monkeypatch.setattr(kernel, "_has_shipped", lambda: False)
+    monkeypatch.setattr(asyncio, "run", lambda broker: broker.close())
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: pytest.fail(f"runs {command}"))
+    monkeypatch.setattr(shipped, "library", lambda: None)
     missing.add("numba")
     result = run("serve", "--dir", tmp_path)
     assert result.exit_code == 0

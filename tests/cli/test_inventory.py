@@ -250,7 +250,7 @@ def test_wrappers_tell_their_records_only_when_they_are_opened(magic: int, codec
 
 
 def test_transactions_are_followed_across_blocks_and_segments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_headers, "_ROWS_PER_BLOCK", 7)
+    monkeypatch.setattr(log_headers, "ROWS_PER_BLOCK", 7)
     rng = random.Random(5)
     offset, segments, open_ones, times, ends = 0, [], {}, {}, Counter()
     for _ in range(4):
@@ -340,7 +340,7 @@ def test_every_way_of_reading_headers_finds_the_same(
     folder = write_log(tmp_path / "a-0", b"".join(build_message(1, at, at, None, bytes(size)) for at in range(rows)))
     expected = only_partition(folder)
     assert (expected["records"], expected["lastOffset"]) == (rows, rows - 1)
-    names = (log_headers, "_MANY_ROWS", 0), (log_headers, "_WINDOW", 100), (log_headers, "_ROWS_PER_BLOCK", 3)
+    names = (log_headers, "MANY_ROWS", 0), (log_headers, "WINDOW_BYTES", 100), (log_headers, "ROWS_PER_BLOCK", 3)
     for module, name, value in (*names, (heads, "LARGE_ENTRY", 0)):
         with monkeypatch.context() as changed:
             changed.setattr(module, name, value)

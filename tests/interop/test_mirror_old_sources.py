@@ -15,6 +15,8 @@ from magicbyte.access.client.offsets import bounds
 from magicbyte.access.client.produce import send
 from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
+from magicbyte.tools.mirror import mirror as mirror_of_groups
+from magicbyte.tools.mirror import rounds
 from magicbyte.tools.mirror.mirror import Mirror
 from magicbyte.tools.mirror.plan import Choice
 from ports import free_port
@@ -54,8 +56,12 @@ def test_groups_without_members_are_copied(version: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_mirror_outlives_the_restart_of_its_source(version: str, tmp_path: Path) -> None:
+def test_a_mirror_outlives_the_restart_of_its_source(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = free_port()
+    monkeypatch.setattr(rounds, "PLAN_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_of_groups, "GROUP_SECONDS", 0.0)
 
     async def arrived(client: Client, count: int, mirroring: asyncio.Task[None]) -> None:
         while "t" not in await client.topics() or (await bounds(client, "t", 0))[1] < count:
@@ -73,7 +79,6 @@ def test_a_mirror_outlives_the_restart_of_its_source(version: str, tmp_path: Pat
             for lap in (1, 2):
                 await asyncio.to_thread(source.close)
                 assert not mirroring.done(), mirroring.exception()
-                mirror._plan_again_at = mirror._groups_again_at = 0.0
                 await asyncio.to_thread(source.enter_context, jvm.broker(version, tmp_path, port=port))
                 await fill(here, 50 * lap, 50)
                 await arrived(there, 50 * (lap + 1), mirroring)

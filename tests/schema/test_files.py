@@ -27,7 +27,7 @@ def test_an_installed_package_reads_the_schemas_beside_it(tmp_path: Path, monkey
     (tmp_path / "messages" / "Tick.json").write_text(
         '{"type": "data", "name": "Tick", "validVersions": "0", "flexibleVersions": "0+", "fields": []}'
     )
-    monkeypatch.setattr("magicbyte.schema.files._INSTALLED", tmp_path)
+    monkeypatch.setattr("magicbyte.schema.files.INSTALLED", tmp_path)
     assert list(bundled()) == ["Tick"]
     assert load_bundled("Tick").name == "Tick"
 

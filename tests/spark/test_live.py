@@ -290,7 +290,7 @@ def test_settings_of_a_secured_cluster_are_refused_where_there_is_none(tmp_path:
 
 
 def test_a_topic_made_again_is_continued_at_its_end_as_by_sparks_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "_LOOK_UP_INTERVAL_S", 0.01)
+    monkeypatch.setattr(live, "LOOK_UP_INTERVAL_S", 0.01)
     with Broker() as broker:
 
         async def add(count: int, *, again: bool) -> None:
@@ -325,7 +325,7 @@ def test_an_end_that_lags_behind_the_position_is_looked_up_again(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a leader that was just elected: its high watermark follows."""
-    monkeypatch.setattr(live, "_LOOK_UP_INTERVAL_S", 0.01)
+    monkeypatch.setattr(live, "LOOK_UP_INTERVAL_S", 0.01)
     lags = iter((100, 110, 0))
 
     async def lagging(*given: Any) -> tuple[int, int]:

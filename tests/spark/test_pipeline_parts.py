@@ -7,10 +7,12 @@ import pytest
 
 import golden_data
 from magicbyte.engine.codecs import Codec
-from magicbyte.engine.log.files.checkpoints import LeaderEpoch
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.producer_state import LeaderEpochs
+from magicbyte.engine.records.batch import build_batch
 from magicbyte.engine.records.encode import Format
+from magicbyte.engine.records.message import build_message
+from magicbyte.engine.records.scan import scan
 from magicbyte.spark.pipeline import driver, runner, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import PipelineRun
@@ -342,8 +344,16 @@ def test_a_filter_in_parts_meets_the_damage_that_one_worker_meets(tmp_path: Path
 
 def test_leader_epochs_of_parts_are_those_of_the_whole() -> None:
     def epochs(*entries: tuple[int, int], ended: bool = False) -> LeaderEpochs:
+        written = [build_message(1, 0, 0, None, b"")] if ended else []
+        written += [
+            build_batch(
+                b"", base_offset=offset, last_offset_delta=0, base_timestamp=0, max_timestamp=0, record_count=0,
+                partition_leader_epoch=epoch,
+            )
+            for epoch, offset in entries
+        ]  # fmt: skip
         found = LeaderEpochs()
-        found.entries, found._has_ended = [LeaderEpoch(*each) for each in entries], ended
+        found.append(scan(memoryview(b"".join(written))))
         return found
 
     whole = epochs((1, 0), (3, 50))

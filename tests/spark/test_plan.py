@@ -28,7 +28,7 @@ from magicbyte.engine.log.files.filesystem import LocalFile
 from magicbyte.engine.log.files.reader import SegmentReader
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.encode import Format
-from magicbyte.spark import plan, reading
+from magicbyte.spark import plan, reading, workers
 from magicbyte.spark.options import OptionError
 from magicbyte.spark.plan import NO_LIMITS, SegmentSlice
 from magicbyte.spark.source import LogReader
@@ -233,10 +233,10 @@ def test_a_worker_loads_the_kernels_for_a_large_task_or_after_many_small_ones(
     size = (folder / "00000000000000000000.log").stat().st_size
     told: list[int] = []
     monkeypatch.setattr("magicbyte.spark.workers.kernel.expect", told.append)
-    monkeypatch.setattr("magicbyte.spark.workers._so_far", 0)
+    before = workers.announced_bytes()
     for _ in range(4):
         read_all(reader_of(tmp_path))
-    assert told == [size, 2 * size, 3 * size, 4 * size]
+    assert told == [before + size, before + 2 * size, before + 3 * size, before + 4 * size]
 
 
 def test_what_is_loaded_is_frozen_once_and_again_with_the_kernels(
@@ -244,10 +244,11 @@ def test_what_is_loaded_is_frozen_once_and_again_with_the_kernels(
 ) -> None:
     """Else Spark's collection of garbage after each task takes longer than the task."""
     write_partition(tmp_path, "a-0", some_records(30))
+    monkeypatch.setenv("MAGICBYTE_KERNELS", "compiled")
+    read_all(reader_of(tmp_path))
     done: list[str] = []
     monkeypatch.setattr("magicbyte.spark.workers.gc.collect", lambda: done.append("collect"))
     monkeypatch.setattr("magicbyte.spark.workers.gc.freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr("magicbyte.spark.workers._frozen", None)
     for kernels in ("plain", "compiled"):
         monkeypatch.setenv("MAGICBYTE_KERNELS", kernels)
         for _ in range(3):
@@ -632,7 +633,7 @@ def test_headers_alone_give_the_same_shallow_rows_and_damage(
     large: int, shallow: dict[Path, tuple[list[dict[str, Any]], list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(heads, "LARGE_ENTRY", large)
-    monkeypatch.setattr(headers, "_WINDOW", 200)
+    monkeypatch.setattr(headers, "WINDOW_BYTES", 200)
     for path, whole in shallow.items():
         assert rows_and_damage(without_batches(path)) == whole
     assert sum(len(damage) for _, damage in shallow.values()) >= 10
@@ -676,8 +677,8 @@ def test_a_segment_that_shrinks_while_its_headers_are_read_is_truncated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_partition(tmp_path, "a-0", some_records(100))
-    monkeypatch.setattr(headers, "_ROWS_TO_JUDGE_BY", 3)
-    monkeypatch.setattr(headers, "_WINDOW", 100)
+    monkeypatch.setattr(headers, "ROWS_TO_JUDGE_BY", 3)
+    monkeypatch.setattr(headers, "WINDOW_BYTES", 100)
     batches = iter(without_batches(tmp_path).read(without_batches(tmp_path).partitions()[0]))
     segment = folder / "00000000000000000000.log"
     read_at = LocalFile.read_at

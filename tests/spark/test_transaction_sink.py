@@ -119,7 +119,7 @@ def test_a_batch_that_spark_runs_again_is_there_once_also_in_other_tasks(
     assert values(cluster, topic) == written(45)
 
 
-STEPS = ("begin", "_send", "send_made", "commit_offsets", "commit")
+STEPS = ("begin", "send_made", "commit_offsets", "commit")
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "behind"])
@@ -128,8 +128,7 @@ def test_a_batch_is_there_once_whatever_step_of_its_commit_the_driver_is_killed_
     cluster: str, topic: str, writer: LogStreamWriter, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
 ) -> None:
     batch(writer, 0, rows(10, topic=topic))
-    owner = transaction_sink if step == "_send" else TransactionalProducer
-    real = getattr(owner, step)
+    real = getattr(TransactionalProducer, step)
 
     async def cut(*given: Any, **named: Any) -> Any:
         if after:
@@ -141,7 +140,7 @@ def test_a_batch_is_there_once_whatever_step_of_its_commit_the_driver_is_killed_
 
     with monkeypatch.context() as patch:
         patch.setattr(TransactionalProducer, "abort", nothing)
-        patch.setattr(owner, step, cut)
+        patch.setattr(TransactionalProducer, step, cut)
         with pytest.raises(CutError):
             batch(writer, 1, rows(60, first=10, topic=topic))
     batch(writer, 1, rows(30, first=10, topic=topic), rows(30, first=40, topic=topic))
@@ -155,17 +154,17 @@ def test_a_commit_that_another_has_taken_the_place_of_commits_nothing(
     """As of a query that was believed dead, and continues when its successor has committed the batch."""
     batch(writer, 0, rows(10, topic=topic))
     late = writer.write(arrow(rows(10, first=10, topic=topic)))
-    send = transaction_sink._send
+    commit_offsets = TransactionalProducer.commit_offsets
 
     async def slow(*given: Any) -> None:
-        await send(*given)
         if not overtaken:
             overtaken.append(True)
             again = writer.write(arrow(rows(10, first=10, topic=topic)))
             await asyncio.to_thread(writer.commit, [again], 1)
+        await commit_offsets(*given)
 
     overtaken = list[bool]()
-    monkeypatch.setattr(transaction_sink, "_send", slow)
+    monkeypatch.setattr(TransactionalProducer, "commit_offsets", slow)
     with pytest.raises(BrokerError, match="another producer began with this transactional id"):
         writer.commit([late], 1)
     assert values(cluster, topic) == written(20)
@@ -230,7 +229,7 @@ def test_a_write_is_all_or_nothing_and_one_with_the_id_of_a_job_is_done_once(
     write(4, jobId="nightly")
     write(4, jobId="nightly")
     with monkeypatch.context() as patch:
-        patch.setattr(transaction_sink, "_AT_ONCE", 1)
+        patch.setattr(transaction_sink, "SENDS_AT_ONCE", 1)
         patch.setattr(TransactionalProducer, "commit_offsets", fail)
         with pytest.raises(CutError):
             write(5, jobId="other")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
 WORTH_SHOWING: Final = 64 << 20  # bytes
-_EACH_SECONDS: Final = 0.1
+EACH_SECONDS: Final = 0.1
 _WIDEST: Final = 30  # characters of the bar
 _ERASE: Final = "\r\x1b[K"
 
@@ -28,7 +28,7 @@ class Bar:
         """Add the bytes just done."""
         self._done = min(self._done + size, self._total)
         now = self._clock()
-        if now - self._drawn >= _EACH_SECONDS:
+        if now - self._drawn >= EACH_SECONDS:
             self._drawn = now
             self._write(f"{_ERASE}{self._line(now)}")
 
@@ -63,7 +63,7 @@ def progress(total: int, *, streams: bool = False, name: str = "") -> Iterator[C
     `name`: of the step, shown before the bar. `streams`: data flows to stdout meanwhile, so there is no bar if that is
     a terminal, too. `output.say` and `output.complain` hide the bar while they write a line.
     """
-    if total < WORTH_SHOWING or not _is_terminal(sys.stderr) or (streams and _is_terminal(sys.stdout)):
+    if total < WORTH_SHOWING or not is_terminal(sys.stderr) or (streams and is_terminal(sys.stdout)):
         yield lambda _: None
         return
     bar = Bar(total, sys.stderr, name=name)
@@ -81,7 +81,8 @@ def hide_bar() -> None:
         bar.hide()
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream leads to a terminal."""
     return stream is not None and stream.isatty()
 
 

@@ -10,7 +10,7 @@ from magicbyte.schema.errors import Rule, SchemaError, SchemaErrors, UnknownMess
 from magicbyte.schema.objects import did_you_mean
 from magicbyte.schema.tree import MessageSchema
 
-_INSTALLED = Path(__file__).parent / "bundled"  # the wheel's copy of the repository's `schemas/`
+INSTALLED = Path(__file__).parent / "bundled"  # the wheel's copy of the repository's `schemas/`
 _REPOSITORY = Path(__file__).parents[3] / "schemas"
 
 
@@ -64,7 +64,7 @@ def load_directory(directory: Path | str, warnings: list[SchemaError] | None = N
 
 def bundled() -> dict[str, Path]:
     """Return the schema files that come with the package, by the names of their messages, sorted."""
-    directory = _INSTALLED if _INSTALLED.is_dir() else _REPOSITORY
+    directory = INSTALLED if INSTALLED.is_dir() else _REPOSITORY
     return {path.stem: path for path in sorted(directory.glob("*/*.json"), key=lambda each: each.stem)}
 
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 SMALLEST_SLICE = 100_000  # offsets per task
 _ASKED_AT_ONCE = 64
-_LOOK_UPS, _LOOK_UP_INTERVAL_S = 3, 1.0  # of an end offset below the position, as in Spark's Kafka source
+_LOOK_UPS, LOOK_UP_INTERVAL_S = 3, 1.0  # of an end offset below the position, as in Spark's Kafka source
 _log = logger("magicbyte.spark")
 
 
@@ -141,7 +141,7 @@ class LiveCluster:
             lags = begun is not None and any(span.end < begun.get(key, 0) for key, span in spans.items())
             if not lags or attempt == _LOOK_UPS - 1:
                 break
-            self._runner.run(asyncio.sleep(_LOOK_UP_INTERVAL_S))
+            self._runner.run(asyncio.sleep(LOOK_UP_INTERVAL_S))
         return spans
 
     def within_bytes(self, ranges: Ranges, _most: int) -> Ranges:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.records.batch import RecordBatch
     from magicbyte.engine.records.encode import BatchHeader
 
-_AT_ONCE: Final = 16
+SENDS_AT_ONCE: Final = 16
 """Partitions that are sent to in parallel, each with a chunk of a file in memory."""
 
 
@@ -115,7 +115,7 @@ async def _send(producer: TransactionalProducer, staged: Sequence[Staged]) -> No
     files: dict[TopicPartition, list[Staged]] = {}
     for each in staged:
         files.setdefault(TopicPartition(each.topic, each.partition), []).append(each)
-    turns = asyncio.Semaphore(_AT_ONCE)
+    turns = asyncio.Semaphore(SENDS_AT_ONCE)
 
     async def send(key: TopicPartition, parts: list[Staged]) -> None:
         async with turns:

@@ -13,6 +13,7 @@ from magicbyte.access.client import admin, consumer
 from magicbyte.access.client import producer as module
 from magicbyte.access.client.partitioning import partition_of
 from magicbyte.access.client.transaction_admin import open_transactions
+from magicbyte.access.client.transactions import TransactionalProducer
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.records.columns import RecordColumns
 from magicbyte.engine.records.encode import columns_of
@@ -211,7 +212,9 @@ async def test_a_transaction_whose_commit_fails_at_the_end_of_the_block_is_abort
                 await asyncio.sleep(0.01)
 
 
-async def test_a_record_that_is_sent_during_a_commit_belongs_to_the_next_transaction(broker: Broker) -> None:
+async def test_a_record_that_is_sent_during_a_commit_belongs_to_the_next_transaction(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with connected(broker) as client:
         events: list[str] = []
         going = asyncio.Event()
@@ -225,19 +228,22 @@ async def test_a_record_that_is_sent_during_a_commit_belongs_to_the_next_transac
                 await going.wait()
                 events.append("commit ends")
 
-        producer = client.producer(transactional_id="t", linger_ms=0)
-        producer._transactions = Transactions()  # type: ignore[assignment]
-        await producer.send("orders", b"first", partition=0)
-        committing = asyncio.create_task(producer.commit())
-        while "commit begins" not in events:
-            await asyncio.sleep(0)
-        sending = asyncio.create_task(producer.send("orders", b"second", partition=0))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        going.set()
-        await asyncio.gather(committing, sending)
-        await producer.flush()
-        assert events == ["b'first'", "commit begins", "commit ends", "b'second'"]
+        async def begin(*_: object) -> Transactions:
+            return Transactions()
+
+        monkeypatch.setattr(TransactionalProducer, "begin", begin)
+        async with client.producer(transactional_id="t", linger_ms=0) as producer:
+            await producer.send("orders", b"first", partition=0)
+            committing = asyncio.create_task(producer.commit())
+            while "commit begins" not in events:
+                await asyncio.sleep(0)
+            sending = asyncio.create_task(producer.send("orders", b"second", partition=0))
+            for _ in range(20):
+                await asyncio.sleep(0)
+            going.set()
+            await asyncio.gather(committing, sending)
+            await producer.flush()
+        assert events[:4] == ["b'first'", "commit begins", "commit ends", "b'second'"]
 
 
 async def test_partitions_that_a_topic_gets_meanwhile_are_used(broker: Broker) -> None:

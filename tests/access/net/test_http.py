@@ -7,9 +7,11 @@ import sys
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from builders import hurried, run
 from magicbyte.access.net import http
 from magicbyte.access.net.http import Answer, Page, Pages
 from magicbyte.engine.errors import NetworkError
@@ -26,17 +28,17 @@ async def unwell(_: str) -> Answer:
 PAGES: Mapping[str, Page] = {"/hello": hello, "/unwell": unwell}
 
 
-def asked(request: bytes) -> bytes:
+def asked(request: bytes, seconds: float = 0) -> bytes:
     async def work() -> bytes:
         pages = Pages(PAGES)
         reader, writer = await asyncio.open_connection("127.0.0.1", await pages.listen("127.0.0.1", 0))
         writer.write(request)
-        found = await reader.read()
+        found = await hurried(reader.read(), seconds)
         writer.close()
         await pages.aclose()
         return found
 
-    return asyncio.run(work())
+    return cast(bytes, run(work()))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +65,8 @@ def test_a_request_of_any_length_is_given_up() -> None:
     assert asked(b"GET /hello HTTP/1.1\r\nX: " + b"x" * 70_000 + b"\r\n\r\n") == b""
 
 
-def test_a_request_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_REQUEST_S", 0.05)
-    assert asked(b"GET /hello HTTP/1.1\r\n") == b""
+def test_a_request_that_does_not_come_is_given_up() -> None:
+    assert asked(b"GET /hello HTTP/1.1\r\n", 4) == b""
 
 
 async def test_the_connection_that_was_silent_longest_gives_way_where_there_are_too_many() -> None:
@@ -128,9 +129,7 @@ async def test_a_hundred_that_connect_at_once_take_no_more_descriptors_than_are_
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-async def test_a_peer_that_takes_nothing_of_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "_PATIENCE_S", 0.05)
-
+async def test_a_peer_that_takes_nothing_of_its_answer_is_given_up() -> None:
     async def large(_: str) -> Answer:
         return Answer("text/plain", bytes(16 << 20))
 
@@ -141,12 +140,12 @@ async def test_a_peer_that_takes_nothing_of_its_answer_is_given_up(monkeypatch: 
         peer.sendall(b"GET /large HTTP/1.1\r\n\r\n")
         await asyncio.sleep(0.02)
         assert open_descriptors() == before + 2
-        for _ in range(200):
-            await asyncio.sleep(0.01)
-            if open_descriptors() == before + 1:
-                break
-        else:
-            raise AssertionError
+
+        async def given_up() -> None:
+            while open_descriptors() > before + 1:
+                await asyncio.sleep(0.01)
+
+        await hurried(given_up(), 20)
     await pages.aclose()
 
 

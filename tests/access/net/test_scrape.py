@@ -39,10 +39,9 @@ async def test_a_page_that_cannot_be_had_is_named(answer: bytes, access: PageAcc
 @pytest.mark.parametrize("access", [None, PageAccess()], ids=["as it is", "with access"])
 @pytest.mark.parametrize("begin", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n"])
 async def test_a_page_that_comes_byte_by_byte_has_a_deadline_as_a_whole(
-    begin: bytes, access: PageAccess | None, monkeypatch: pytest.MonkeyPatch
+    begin: bytes, access: PageAccess | None
 ) -> None:
     """Each byte comes in time, and the page is complete after four seconds."""
-    monkeypatch.setattr("magicbyte.access.net.scrape._PATIENCE_S", 0.5)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -57,4 +56,4 @@ async def test_a_page_that_comes_byte_by_byte_has_a_deadline_as_a_whole(
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         with pytest.raises(NetworkError, match=r"not complete in time|timed out"):
-            await scrape(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", access)
+            await scrape(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", access, patience_s=0.5)

@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from builders import run
-from magicbyte.access.net import network
+from builders import hurried, run
 from magicbyte.access.net import server as module
 from magicbyte.access.net.complaints import BURST
 from magicbyte.access.net.descriptors import lowest_free
@@ -330,10 +329,8 @@ async def test_an_end_of_the_server_lets_a_request_in_work_be_answered() -> None
 
 
 def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connections_again_when_some_end(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(network, "_PAUSE_S", 0.01)
-
     async def work() -> None:
         async with serving() as (server, port):
             peers = [await SocketStream.connect("127.0.0.1", port) for _ in range(20)]
@@ -351,7 +348,7 @@ def test_the_listener_is_paused_while_descriptors_are_for_files_and_takes_connec
             assert server.connections <= len(peers) + 1
             for each in (*peers, *late[:2]):
                 each.close()
-            assert await read_exactly(late[2], 8) == framed(b"late")
+            assert await hurried(read_exactly(late[2], 8), 2) == framed(b"late")
             late[2].close()
 
     run(work())

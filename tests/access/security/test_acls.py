@@ -139,7 +139,7 @@ def test_filters_take_literal_names_beginnings_or_all_that_match(
 def test_what_was_asked_before_is_answered_alike_and_what_is_kept_of_it_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("magicbyte.access.security.acls._MOST_KEPT", 10)
+    monkeypatch.setattr("magicbyte.access.security.acls.MOST_KEPT", 10)
     found = acls(topic("te", allow(AclOperation.READ), prefixed=True), topic("test-3", deny(AclOperation.READ)))
     names = [f"test-{at}" for at in range(25)] + ["x" * 1000]
     for _ in range(3):

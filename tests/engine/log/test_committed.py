@@ -1,9 +1,10 @@
 """`read_committed` in one pass gives the records of a ledger, for any size of chunks and any limit of waiting ones."""
 
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -157,14 +158,15 @@ def test_damage_that_waits_counts_as_what_waits(tmp_path: Path, monkeypatch: pyt
         sets.append(bytes(invalid))
     sets.append(marker(ControlType.COMMIT, 1 + count, 5))
     assert sum(map(len, sets)) < 100_000
-    most = [0]
-    hold = committed.CommittedChunks._hold
+    located, most = weakref.WeakSet[CorruptRecordError](), [0]
+    locate = CorruptRecordError.locate
 
-    def counted(self: committed.CommittedChunks, step: committed._HeldChunk | CorruptRecordError) -> None:
-        hold(self, step)
-        most[0] = max(most[0], len(self._held))
+    def counted(error: CorruptRecordError, **place: Any) -> CorruptRecordError:
+        located.add(error)
+        most[0] = max(most[0], len(located) - len(damage))
+        return locate(error, **place)
 
-    monkeypatch.setattr(committed.CommittedChunks, "_hold", counted)
+    monkeypatch.setattr(CorruptRecordError, "locate", counted)
     damage = list[CorruptRecordError]()
     found = read_records(
         reader_of(tmp_path, {0: sets}),
@@ -175,7 +177,7 @@ def test_damage_that_waits_counts_as_what_waits(tmp_path: Path, monkeypatch: pyt
     )
     assert offsets_of(found) == [0]
     assert len(damage) == count
-    assert most[0] < count / 2
+    assert 0 < most[0] < count / 2
 
 
 @pytest.mark.parametrize("threads", [1, 2])

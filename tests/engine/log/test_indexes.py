@@ -179,7 +179,7 @@ def test_a_search_for_aborted_transactions_finds_the_same_and_reads_the_relevant
     monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """Each entry has the first offset that was open when it ended: transactions that end later begin there or after."""
-    monkeypatch.setattr(indexes, "_BLOCK", block)
+    monkeypatch.setattr(indexes, "BLOCK_ENTRIES", block)
     entries = [(at % 3, at * 10, at * 10 + 15, (at + 1) * 10) for at in range(50)]
     total = list[int]()
 
@@ -212,7 +212,7 @@ def test_a_search_for_aborted_transactions_finds_the_same_and_reads_the_relevant
 def test_an_index_of_aborted_transactions_is_verified_in_pieces_however_large_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexes, "_PIECE", 7)
+    monkeypatch.setattr(indexes, "PIECE_ENTRIES", 7)
     content = aborted_index(*((at % 3, at * 10, at * 10 + 5, (at + 1) * 10) for at in range(50)))
     size, index, lengths = TransactionIndex.ENTRY_SIZE, TransactionIndex.parse(content), list[int]()
 

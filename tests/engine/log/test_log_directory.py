@@ -23,7 +23,7 @@ from magicbyte.engine.errors import (
     LogDirectoryOfflineError,
     UnknownTopicError,
 )
-from magicbyte.engine.log.files import checkpoints, filesystem
+from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.filesystem import LocalFiles, is_locked
 from magicbyte.engine.log.files.index_writer import IndexRules
@@ -123,16 +123,17 @@ def test_a_second_one_is_refused_in_this_process_and_in_another(tmp_path: Path) 
 
 
 def test_a_lock_that_a_thread_is_taking_is_refused_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock_file, refused = filesystem._lock, []
+    fcntl = pytest.importorskip("fcntl")
+    lock_file, refused = fcntl.lockf, []
 
-    def taken_meanwhile(file: IO[bytes], *, shared: bool = False) -> None:
+    def taken_meanwhile(file: IO[bytes], how: int) -> None:
         try:
             FILES.lock(str(tmp_path / ".lock"))
         except BlockingIOError as error:
             refused.append(error)
-        lock_file(file, shared=shared)
+        lock_file(file, how)
 
-    monkeypatch.setattr(filesystem, "_lock", taken_meanwhile)
+    monkeypatch.setattr(fcntl, "lockf", taken_meanwhile)
     lock = FILES.lock(str(tmp_path / ".lock"))
     assert len(refused) == 1
     lock.release()

@@ -40,8 +40,8 @@ class World:
             B: LogConfig(compact=True, delete=False),
             EVENTS: LogConfig(retention_ms=1000),
         }
-        settings = Settings(config_of=configs.__getitem__, token=lambda: "0" * 32)
-        self.directory = LogDirectory.open(self.disk, "/logs", settings, monotonic_ms=NOW)
+        self._settings = Settings(config_of=configs.__getitem__, token=lambda: "0" * 32)
+        self.open()
         for key in configs:
             self.directory.create(key, monotonic_ms=NOW)
         for log, rounds in ((self.directory[A], 4), (self.directory[B], 2)):
@@ -51,6 +51,16 @@ class World:
         append(self.directory[EVENTS], 1, timestamp=NOW - 2000)
         self.directory.checkpoint_cleaner(A, 0)
         self.directory.checkpoint_cleaner(B, 3)
+
+    def open(self) -> None:
+        self.directory = LogDirectory.open(self.disk, "/logs", self._settings, monotonic_ms=NOW)
+
+    def restart(self) -> None:
+        ends = {key: log.log_end_offset for key, log in self.directory.logs.items()}
+        self.directory.close()
+        self.open()
+        for key, end in ends.items():
+            self.directory[key].high_watermark = end
 
     def maintenance(self, **settings: Any) -> Maintenance:
         return Maintenance(self.directory, lambda _key: CompactionConfig(), secret=lambda: bytes(16), **settings)
@@ -177,9 +187,8 @@ def test_damage_that_shows_in_the_second_pass_alone_is_set_aside_as_well() -> No
 
 def test_damage_in_a_header_that_selection_or_retention_reads_ends_neither_for_other_logs() -> None:
     world = World()
-    log = world.directory[A]
-    log.segments[0].log.write_at(8, bytes(4))
-    log.segments[0]._first_timestamp = None  # as after a start
+    world.restart()  # so that the first timestamps of segments are not known
+    world.directory[A].segments[0].log.write_at(8, bytes(4))
     worker = world.maintenance()
     append(world.directory[B], 1)
     world.directory[B].roll(NOW)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode
-from magicbyte.engine.log.append import producer_check
 from magicbyte.engine.log.append.producer_check import OPEN, Guard, ProducerChecks
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.columns import Record
@@ -108,9 +107,8 @@ def test_plain_records_need_no_guard() -> None:
     assert ProducerChecks().check(batch(0, transactional=False), OPEN) is None
 
 
-def test_guards_are_bounded_and_the_oldest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_check, "_MOST_GUARDS", 2)
-    checks = ProducerChecks()
+def test_guards_are_bounded_and_the_oldest_goes() -> None:
+    checks = ProducerChecks(most_guards=2)
     guards = [checks.guard(each, 0, 0, joins=False) for each in range(3)]
     assert refusal(checks, batch(0, producer_id=0), guards[0]) is ErrorCode.INVALID_TXN_STATE
     written(checks, batch(0, producer_id=2), guards[2])

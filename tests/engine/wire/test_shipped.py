@@ -38,10 +38,10 @@ def test_a_processor_gets_the_fastest_level_that_it_can_run(
     level: shipped.Level, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: level.machine)
-    monkeypatch.setattr(shipped, "_flags", lambda: level.needs)
+    monkeypatch.setattr(shipped, "processor_flags", lambda: level.needs)
     assert shipped.levels_here()[0] == level
     for each in level.needs:
-        monkeypatch.setattr(shipped, "_flags", lambda each=each: level.needs - {each})
+        monkeypatch.setattr(shipped, "processor_flags", lambda each=each: level.needs - {each})
         assert level not in shipped.levels_here()
 
 

@@ -47,12 +47,12 @@ class Members:
         own = {name.replace("_", "."): value for name, value in settings.items()}
         fixed = {"broker.id": str(broker_id), "log.dirs": str(self.folder / str(broker_id))}
         config = BrokerConfig({**self.settings, **own, **fixed})
-        broker = Broker(config, files=files, session=self._session_of(broker_id))
+        broker = Broker(config, files=files, session=self.session_of(broker_id))
         await broker.start()
         self.brokers[broker_id] = broker
         return broker
 
-    def _session_of(self, broker_id: int) -> OpenSession:
+    def session_of(self, broker_id: int) -> OpenSession:
         def session(*, listener: SessionListener) -> MetadataStore:
             opened = self.sessions[broker_id] = self.tree.session(listener=listener)
             return opened

@@ -39,7 +39,7 @@ EXPECTED = {
 def test_appends_to_other_topics_continue_while_a_large_topic_is_deleted(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_changes, "_AT_ONCE", 2)
+    monkeypatch.setattr(topic_changes, "LOGS_AT_ONCE", 2)
     left = list[int]()
 
     async def work() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import hurried
 from interop import racing
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.admin import ConfigResource, alter_configs, delete_records, delete_topic, describe_cluster
@@ -205,9 +206,8 @@ async def test_a_renewal_that_ends_late_does_not_close_the_session_of_the_next_o
             await real(store, number, level)
 
         monkeypatch.setattr(membership, "finalize", finalize)
-        monkeypatch.setattr(membership, "_RETRY_S", 0.01)
         members.tree.expire_session(members.sessions[1])
-        await until(lambda: bool(late) and late[0] is not members.sessions[1])
+        await hurried(until(lambda: bool(late) and late[0] is not members.sessions[1]), 5)
         await until(lambda: broker.cluster_view.controller_id == 1)
         await asyncio.sleep(0.2)  # after the end of the late renewal
         assert not members.sessions[1].is_over
@@ -240,11 +240,10 @@ async def test_a_session_in_which_a_broker_cannot_continue_makes_way_for_the_nex
             return 0 if node is None else node.ephemeral_owner
 
         monkeypatch.setattr(membership, "finalize", failing)
-        monkeypatch.setattr(membership, "_RETRY_S", 0.01)
         assert isinstance(broker.membership, ZooKeeperMembership)
         first = members.sessions[1]
         members.tree.expire_session(first)
-        await until(lambda: bool(found) and found[0] is not members.sessions[1])
+        await hurried(until(lambda: bool(found) and found[0] is not members.sessions[1]), 5)
         await until(lambda: broker.cluster_view.controller_id == 1)
         async with Client(members.bootstrap) as client:
             await make(members, client, 1)
@@ -269,9 +268,8 @@ async def test_a_broker_that_is_refused_in_every_new_session_fails_with_the_reas
     async with cluster(folder, 1) as members:
         runtime = members.brokers[1].runtime
         monkeypatch.setattr(membership, "finalize", refusing)
-        monkeypatch.setattr(membership, "_RETRY_S", 0.001)
         members.tree.expire_session(members.sessions[1])
-        await runtime.failed.wait()
+        await hurried(runtime.failed.wait(), 60)
         assert called == 25
         assert "another broker has this number" in str(runtime.failure)
 
@@ -307,7 +305,7 @@ async def test_a_late_notice_of_the_end_of_a_session_does_not_end_the_next_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, opened, late = Members(folder), list[SimulatedSession](), list[SessionListener]()
-    real, session_of = membership.finalize, members._session_of
+    real, session_of = membership.finalize, members.session_of
 
     def telling_late(broker_id: int) -> OpenSession:
         def session(*, listener: SessionListener) -> MetadataStore:
@@ -330,7 +328,7 @@ async def test_a_late_notice_of_the_end_of_a_session_does_not_end_the_next_one(
             late[0](SessionEvent.EXPIRED)
         await real(*given)
 
-    monkeypatch.setattr(members, "_session_of", telling_late)
+    monkeypatch.setattr(members, "session_of", telling_late)
     monkeypatch.setattr(membership, "finalize", expires)
 
     broker = await members.start(1)

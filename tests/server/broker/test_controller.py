@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from builders import hurried
 from magicbyte.engine.errors import ErrorCode, NotControllerError, StaleBrokerEpochError, UnknownBrokerError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.leader_and_isr import LeaderAndIsrRequest
@@ -500,16 +501,14 @@ async def test_a_new_controller_continues_reassignments_and_deletions() -> None:
 # ---- balance, damage
 
 
-async def test_partitions_are_given_back_to_their_preferred_leaders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magicbyte.server.stores.controller_term._FIRST_REBALANCE_S", 0)
-
+async def test_partitions_are_given_back_to_their_preferred_leaders() -> None:
     async with controlled() as cluster:
         cluster.register(1, 2)
         state = layout.dump_state(PartitionState(1, 4, (1, 2), 0))
         cluster.create_topic("t", [2, 1])
         cluster.view.create(layout.state_path("t", 0), state, parents=True)
         await cluster.control(1)
-        await until(lambda: cluster.brokers[1].metadata.get(T0) == 2)
+        await hurried(until(lambda: cluster.brokers[1].metadata.get(T0) == 2), 10)
 
 
 async def test_a_topic_whose_node_makes_no_sense_is_left_alone() -> None:

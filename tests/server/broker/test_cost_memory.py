@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from builders import run
+from builders import hurried, run
 from engine.log.made_sets import enriched_set
+from magicbyte.access.net.memory import PATIENCE_S
 from magicbyte.access.net.stream import SocketStream
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.coordination.effects import Store
@@ -49,7 +50,7 @@ from magicbyte.server.partitions import appends, conversion
 from magicbyte.server.partitions.appends import Acknowledgement, NewSet
 from magicbyte.server.partitions.writes import DECOMPRESSED_TIMES, OPENED_BYTES
 from magicbyte.server.serving import trimming
-from server.broker.serving import Peer, Running
+from server.broker.serving import KEEP_ALL, Peer, Running
 
 PARTITIONS = 6
 MOST = 8 << 20
@@ -167,10 +168,10 @@ async def test_a_wrapper_that_is_opened_for_its_offsets_alone_counts(mode: str, 
 async def test_a_request_that_waits_too_long_for_memory_gets_a_retriable_error(folder: Path) -> None:
     async with Running(folder, SETTINGS) as broker:
         await broker.topics.create("topic", 1)
-        broker.runtime.memory._patience_s = 0.02
         peer = await Peer.of(broker)
         async with broker.runtime.memory.work(MOST):
-            assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1000)) == ErrorCode.REQUEST_TIMED_OUT
+            refused = await hurried(produce(peer, 0, bomb(KEPT_SCRATCH + 1000)), PATIENCE_S)
+            assert refused == ErrorCode.REQUEST_TIMED_OUT
             assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
         assert await produce(peer, 0, bomb(KEPT_SCRATCH + 1000)) == ErrorCode.NONE
         peer.close()
@@ -184,7 +185,7 @@ async def test_conversions_and_searches_by_time_take_from_the_same_memory(
         conversion, "convert", lambda *a, **named: iter(together.of(lambda: list(CONVERT(*a, **named)))())
     )
 
-    async with Running(folder, SETTINGS) as broker:
+    async with Running(folder, {**SETTINGS, **KEEP_ALL}) as broker:
         await broker.topics.create("topic", PARTITIONS)
         peers = [await Peer.of(broker) for _ in range(PARTITIONS)]
         for at, each in enumerate(peers):
@@ -201,11 +202,10 @@ async def test_conversions_and_searches_by_time_take_from_the_same_memory(
         assert together.most == 1
         assert broker.runtime.memory.peak == MOST
 
-        broker.runtime.memory._patience_s = 0.02
         part = ListOffsetsPartition(partition_index=0, timestamp=5)
         asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="topic", partitions=[part])])
         async with broker.runtime.memory.work(MOST):
-            refused = await peers[0].ask(asked, 5, ListOffsetsResponse)
+            refused = await hurried(peers[0].ask(asked, 5, ListOffsetsResponse), PATIENCE_S)
             assert refused.topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
         found = await peers[0].ask(asked, 5, ListOffsetsResponse)
         assert found.topics[0].partitions[0].offset == 0
@@ -216,7 +216,6 @@ async def test_conversions_and_searches_by_time_take_from_the_same_memory(
 async def test_work_on_a_message_that_takes_all_memory_itself_does_not_wait_for_it(folder: Path) -> None:
     async with Running(folder, SETTINGS) as broker:
         await broker.topics.create("topic", 1)
-        broker.runtime.memory._patience_s = 0.02
         peer = await Peer.of(broker)
         assert await produce(peer, 0, bomb(1000)) == ErrorCode.NONE
         parts = [ListOffsetsPartition(partition_index=0, timestamp=5)]
@@ -292,7 +291,7 @@ async def test_memory_goes_back_to_the_system_when_large_requests_are_over(
 ) -> None:
     trims: list[int] = []
     monkeypatch.setattr(trimming, "AFTER_S", 0.05)
-    monkeypatch.setattr(trimming, "_malloc_trim", lambda: trims.append)
+    monkeypatch.setattr(trimming, "malloc_trim", lambda: trims.append)
 
     async with Running(folder) as broker:
         await broker.topics.create("topic", 1)
@@ -310,7 +309,7 @@ async def test_memory_goes_back_to_the_system_when_large_requests_are_over(
 
 
 def test_the_c_library_is_asked_if_it_can_give_memory_back() -> None:
-    trim = trimming._malloc_trim()
+    trim = trimming.malloc_trim()
     assert (trim is not None) == hasattr(ctypes.CDLL(None), "malloc_trim")
 
 

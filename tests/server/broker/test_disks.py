@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -60,7 +61,6 @@ from magicbyte.engine.protocol.messages.offset_commit import (
 )
 from magicbyte.engine.records.encode import Format
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.metadata.sqlite import SqliteTree
 from magicbyte.server.serving.parts import KeptFile
 from magicbyte.server.serving.threads import SystemThreads
 from server.broker.builders import asking, fetch, made, produce, records
@@ -147,13 +147,18 @@ class WatchedFiles(LocalFiles):
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     """A disk, of which the metadata's file is a part."""
     made = Disk()
-    write = SqliteTree._write
+    connect = sqlite3.connect
 
-    def watched(self: SqliteTree, *changes: Any) -> None:
-        made.at("write", self.path)
-        write(self, *changes)
+    def watched(path: str, **named: Any) -> sqlite3.Connection:
+        class WatchedConnection(sqlite3.Connection):
+            def execute(self, statement: str, *given: Any) -> sqlite3.Cursor:
+                if statement == "BEGIN":
+                    made.at("write", path)
+                return super().execute(statement, *given)
 
-    monkeypatch.setattr(SqliteTree, "_write", watched)
+        return connect(path, factory=WatchedConnection, **named)
+
+    monkeypatch.setattr(sqlite3, "connect", watched)
     yield made
     made.goes.set()
 

@@ -11,21 +11,23 @@ import pytest
 from engine.log.made_sets import enriched_set
 from magicbyte.access.client import Client
 from magicbyte.access.client.admin import NewTopic, create_topic, delete_records
+from magicbyte.access.client.connection import Connection
 from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import ErrorCode, OutOfDescriptorsError
 from magicbyte.engine.log.append.rules import KEPT_SCRATCH
+from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect, TimestampType
 from magicbyte.engine.replication.fetcher import Answered, Append, FetchFrom, Truncate
-from magicbyte.server.partitions import replica_fetchers
 from magicbyte.server.partitions.appends import NewSet
 from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
 from magicbyte.server.partitions.partition import ServedPartition
-from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers, _LeaderFetcher
+from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers
 from magicbyte.server.partitions.writes import OPENED_BYTES
 from magicbyte.server.stores.orders import MetadataUpdate
 from server.broker.builders import made, produce, records
@@ -50,18 +52,18 @@ async def followed(members: Members, index: int = 0) -> tuple[ReplicaFetchers, S
     return follower.replicas._fetchers, partition
 
 
-def refuse_once(patch: pytest.MonkeyPatch, fetcher: _LeaderFetcher, code: int) -> list[FetchResponse]:
+def refuse_once(patch: pytest.MonkeyPatch, code: int) -> list[FetchResponse]:
     """Put an error into the first partition of the next fetch response that has any; return what was changed."""
-    real, changed = fetcher._send, list[FetchResponse]()
+    real, changed = Connection.send, list[FetchResponse]()
 
-    async def refusing(request: Any, kind: Any) -> Any:
-        answer = await real(request, kind)
-        if isinstance(request, FetchRequest) and answer.responses and not changed:
+    async def refusing(link: Connection, *given: Any, **named: Any) -> Message:
+        answer = await real(link, *given, **named)
+        if isinstance(answer, FetchResponse) and answer.responses and not changed:
             changed.append(answer)
             answer.responses[0].partitions[0].error_code = code
         return answer
 
-    patch.setattr(fetcher, "_send", refusing)
+    patch.setattr(Connection, "send", refusing)
     return changed
 
 
@@ -87,13 +89,13 @@ async def test_a_log_is_not_cut_by_what_the_leader_of_an_earlier_epoch_said(fold
 async def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_compared(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, failures, known = replica_fetchers._truncate, list[Truncate](), list[int]()
+    real, failures, known = PartitionLog.truncate_to, list[int](), list[int]()
 
-    def failing(partition: Any, cut: Truncate, monotonic_ms: int) -> None:
-        if cut.known_epoch == 7 and not failures:
-            failures.append(cut)
+    def failing(log: PartitionLog, offset: int, monotonic_ms: int) -> None:
+        if not failures:
+            failures.append(offset)
             raise OutOfDescriptorsError("no descriptors")
-        real(partition, cut, monotonic_ms)
+        real(log, offset, monotonic_ms)
 
     async with cluster(folder, 2, replica_fetch_backoff_ms="10") as members, Client(members.bootstrap) as client:
         await make(members, client, 2)
@@ -107,11 +109,11 @@ async def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_
             return follow(*given, known_epoch=known_epoch, **named)
 
         monkeypatch.setattr(fetcher._fetcher, "follow", following)
-        monkeypatch.setattr(replica_fetchers, "_truncate", failing)
+        monkeypatch.setattr(PartitionLog, "truncate_to", failing)
         await fetcher._truncate_all([Truncate(key, 1, known_epoch=7)])
         assert key not in fetcher._fetcher.partitions
         await until(lambda: key in fetcher._fetcher.partitions)
-        assert (len(failures), known) == (1, [7])
+        assert (failures, known) == ([1], [7])
         await send(client, "t", 0, records(1), LEADER_ONLY)
         await until(lambda: partition.log.log_end_offset == 4)
 
@@ -136,9 +138,8 @@ async def test_a_partition_that_is_refused_is_fetched_again_before_others_have_r
         await make(members, client, 2, 2)
         leader = members.leader("t", 0).node_id
         await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
-        fetchers, _ = await followed(members)
-        fetcher = fetchers._by_key[TopicPartition("t", 0)]
-        refused = refuse_once(monkeypatch, fetcher, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        await followed(members)
+        refused = refuse_once(monkeypatch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for _ in range(2):  # the first one ends the wait of a request from before
             await send(client, "t", 0, records(1))
         assert refused
@@ -147,17 +148,16 @@ async def test_a_partition_that_is_refused_is_fetched_again_before_others_have_r
 async def test_a_bug_in_a_fetch_does_not_end_replication(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
         await make(members, client, 2)
-        fetchers, partition = await followed(members)
-        fetcher = fetchers._by_key[TopicPartition("t", 0)]
-        real, failures = fetcher._send, list[RuntimeError]()
+        _, partition = await followed(members)
+        real, failures = Connection.send, list[RuntimeError]()
 
-        async def failing(request: Any, kind: Any) -> Any:
-            if not failures:
+        async def failing(link: Connection, request: Message, *given: Any, **named: Any) -> Message:
+            if isinstance(request, FetchRequest) and not failures:
                 failures.append(RuntimeError("a bug"))
                 raise failures[0]
-            return await real(request, kind)
+            return await real(link, request, *given, **named)
 
-        monkeypatch.setattr(fetcher, "_send", failing)
+        monkeypatch.setattr(Connection, "send", failing)
         await until(lambda: bool(failures))
         await send(client, "t", 0, records(1), LEADER_ONLY)
         await until(lambda: partition.log.log_end_offset == 1)
@@ -192,7 +192,7 @@ async def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
         await make(members, client, 2)
         fetchers, partition = await followed(members)
         fetcher = fetchers._by_key[TopicPartition("t", 0)]
-        answers = refuse_once(monkeypatch, fetcher, 9999)
+        answers = refuse_once(monkeypatch, 9999)
         sessions = list[int]()
         reset = fetcher._session.reset
         monkeypatch.setattr(fetcher._session, "reset", lambda: (sessions.append(0), reset()))
@@ -240,18 +240,18 @@ async def test_a_leader_epoch_begins_in_the_log_when_maintenance_does_not_change
 async def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, failures = replica_fetchers._write, list[int]()
+    real, failures = PartitionLog.append, list[int]()
 
-    def failing(fetched: Any, now: Any, room: Any) -> Any:
-        if fetched.records and fetched.partition.index == 0 and len(failures) < 3:
+    def failing(log: PartitionLog, *given: Any) -> Any:
+        if log is partitions[0].log and len(failures) < 3:
             failures.append(0)
             raise RuntimeError("a bug")
-        return real(fetched, now, room)
+        return real(log, *given)
 
     async with cluster(folder, 2, num_replica_fetchers="1") as members, Client(members.bootstrap) as client:
         await make(members, client, 2, 3)
         partitions = [(await followed(members, index))[1] for index in range(3)]
-        monkeypatch.setattr(replica_fetchers, "_write", failing)
+        monkeypatch.setattr(PartitionLog, "append", failing)
         for index in range(3):
             await send(client, "t", index, records(1), LEADER_ONLY)
         await until(lambda: [each.log.log_end_offset for each in partitions] == [1, 1, 1])
@@ -271,7 +271,6 @@ async def test_a_follower_waits_for_the_memory_to_open_a_large_wrapper(folder: P
         led = members.replica(members.leader("t"), "t")
         assert led is not None
         memory = members.brokers[3 - members.leader("t").node_id].runtime.memory
-        memory._patience_s = 0.1
         before = memory.peak
         async with memory.work(memory.limit):
             new = NewSet(led, memoryview(enriched_set(Codec.GZIP, [row])), None, dialect=Dialect.ENRICHED)

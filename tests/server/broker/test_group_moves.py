@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from magicbyte.engine.coordination.effects import Store
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
+from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -25,7 +27,7 @@ from magicbyte.engine.protocol.messages.offset_commit import (
 from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from magicbyte.engine.replication.leader import Follower
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.coordinating.groups import Groups
+from magicbyte.server.coordinating import coordinating
 from magicbyte.server.partitions.appends import Acknowledgement
 from server.broker.serving import Peer, Running
 
@@ -39,8 +41,13 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.reached, self.loads = threading.Event(), threading.Event(), 0
-        read = Groups._read
-        monkeypatch.setattr(Groups, "_read", lambda groups, log: self._pass(read(groups, log)))
+        read = coordinating.read_log
+
+        def gated(replay: Any, log: PartitionLog) -> object:
+            found = read(replay, log)
+            return self._pass(found) if OFFSETS_TOPIC in str(log.folder) else found
+
+        monkeypatch.setattr(coordinating, "read_log", gated)
 
     def _pass(self, found: object) -> object:
         self.loads += 1

@@ -184,10 +184,10 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MAGICBYTE_KERNELS", "plain")
     for name, value in (
         ("WARM_BYTES", 1),
-        ("_AGAIN_BYTES", 1),
+        ("AGAIN_BYTES", 1),
         ("LEAST_CPU_S", 0.0),
-        ("_ROUNDS", 3),
-        ("_QUIET_S", 0.05),
+        ("ROUNDS", 3),
+        ("QUIET_S", 0.05),
     ):
         monkeypatch.setattr(rehearsal, name, value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from builders import pass_time
 from magicbyte.access.client import Client
 from magicbyte.engine.errors import InvalidConfigError
 from magicbyte.testing import Broker
@@ -154,15 +155,15 @@ def test_a_time_that_is_none_stops_the_start() -> None:
         within(work, broker)
 
 
-async def test_our_client_logs_in_again_before_its_login_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magicbyte.access.client.connection._RENEWED_AT", 0.0)
-
+async def test_our_client_logs_in_again_before_its_login_ends() -> None:
     async with Timed() as broker:
         assert broker.security is not None
         async with Client(broker.bootstrap_servers, security=broker.security.client("alice")) as client:
             await client.topics()
             (node,) = client.cluster.brokers.values()
             first = await client.connection(node)
+            assert not first.is_stale
+            pass_time(0.9 * LIFETIME_MS / 1000)
             assert first.is_stale
             assert await client.connection(node) is not first
             await client.topics()

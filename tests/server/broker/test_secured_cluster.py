@@ -53,7 +53,7 @@ def test_brokers_that_log_in_at_each_other_replicate_and_elect(protocol: str) ->
 
 
 def test_logins_of_brokers_that_end_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("magicbyte.access.client.connection._RENEWED_AT", 0.0)  # before every request
+    monkeypatch.setattr("magicbyte.access.client.connection.RENEWED_AT", 0.0)  # before every request
     settings = {"connections.max.reauth.ms": "3600000"}
     with Cluster(2, settings, security="SASL_PLAINTEXT", users={"alice": "secret"}) as cluster:
         assert cluster.security is not None

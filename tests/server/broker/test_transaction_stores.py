@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from builders import run
+from builders import hurried, run
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode, OutOfDescriptorsError
 from magicbyte.engine.internal_topics import STATE_TOPIC
 from magicbyte.engine.ports import TopicPartition
@@ -115,8 +115,7 @@ def test_a_bug_in_an_append_is_reported_and_the_next_request_is_served(
     async def work() -> None:
         async with serving(tmp_path, **ONE) as (broker, peer):
             pair = await begin(peer)
-            log = broker.transactions.log
-            monkeypatch.setattr(log, "_append_together", once(log._append_together, ValueError("a fault")))
+            monkeypatch.setattr(broker.replicas, "opened", once(broker.replicas.opened, ValueError("a fault")))
             assert await add(peer, pair, A) == [-1]
             assert await add(peer, pair, A) == [0]
             await ended(peer, pair)
@@ -156,11 +155,10 @@ async def loading(folder: Path) -> AsyncIterator[tuple[Broker, Peer, Callable[[]
 
 
 async def test_a_log_for_which_there_are_no_descriptors_is_read_again(tmp_path: Path, monkeypatch: Patch) -> None:
-    async with loading(tmp_path) as (broker, _, again):
-        monkeypatch.setattr(coordinating, "_LOAD_AGAIN_S", 0.001)
-        read = once(broker.transactions._read, OutOfDescriptorsError("no descriptors"), times=3)
-        monkeypatch.setattr(broker.transactions, "_read", read)
-        assert await again() == 0
+    async with loading(tmp_path) as (_, _, again):
+        read = once(coordinating.read_log, OutOfDescriptorsError("no descriptors"), times=3)
+        monkeypatch.setattr(coordinating, "read_log", read)
+        assert await hurried(again(), 5) == 0
 
 
 def test_a_bug_in_a_load_gives_up_that_partition_until_the_next_term(
@@ -168,7 +166,7 @@ def test_a_bug_in_a_load_gives_up_that_partition_until_the_next_term(
 ) -> None:
     async def work() -> None:
         async with loading(tmp_path) as (broker, peer, again):
-            monkeypatch.setattr(broker.transactions, "_read", once(broker.transactions._read, ValueError("a fault")))
+            monkeypatch.setattr(coordinating, "read_log", once(coordinating.read_log, ValueError("a fault")))
             assert await again() == ErrorCode.COORDINATOR_NOT_AVAILABLE
             broker.transactions.resigned(0, 3)
             broker.transactions.elected(0, 4)

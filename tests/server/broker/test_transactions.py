@@ -448,7 +448,7 @@ async def test_many_markers_of_one_request_are_written_some_at_a_time(
             return await append_all(sets)
 
         monkeypatch.setattr(broker.appends, "append_all", counted)
-        monkeypatch.setattr("magicbyte.server.coordinating.markers._MOST", 2)
+        monkeypatch.setattr("magicbyte.server.coordinating.markers.MOST_PARTITIONS", 2)
         assert await mark(peer, Pair(77, 0), A, B, ("missing", 0), A, A) == [0, 0, 3, 0, 0]
         assert together == [2, 1, 1]
         assert [each.base_offset for each in log_entries(broker, *A)] == [0, 1, 2]

@@ -7,7 +7,6 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.message import Message
 from magicbyte.server.broker.broker import Broker
+from magicbyte.server.coordinating import coordinating as module
 from magicbyte.server.coordinating.coordinating import Coordinating
 from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
 from magicbyte.server.serving import turns
@@ -75,8 +75,8 @@ async def test_counters_are_stored_before_they_are_answered_and_loaded_by_the_ne
 
 async def test_a_partition_moves_away_and_back(tmp_path: Path, monkeypatch: Patch) -> None:
     go_on = threading.Event()
-    real: Any = Coordinating._read
-    monkeypatch.setattr(Coordinating, "_read", lambda self, log: (go_on.wait(60), real(self, log))[1])
+    read = module.read_log
+    monkeypatch.setattr(module, "read_log", lambda replay, log: (go_on.wait(60), read(replay, log))[1])
 
     async with serving(tmp_path) as (broker, counters):
         await ask(broker, counters, Add("a", 3))

@@ -1,6 +1,5 @@
 """Two of our clusters, a client of each, and a mirror between them that can be made to crash."""
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Coroutine
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from builders import run
 from cli.command import run as command
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.fetch import read_records, read_sets
@@ -39,7 +39,7 @@ class Pair:
             async with here, there:
                 return await work(here, there)
 
-        return asyncio.run(asyncio.wait_for(inside(), 60))
+        return run(inside())
 
     def fill(self, topic: str, codecs: list[Codec], form: Format = Format.V2, partitions: int = 1) -> None:
         """Make a topic at the source, and send ten sets of ten records to each partition."""

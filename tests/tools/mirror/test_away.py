@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders import pass_time
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client import client as clients
 from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
@@ -17,9 +18,9 @@ from magicbyte.engine.errors import BrokerError, ErrorCode
 from magicbyte.testing import Broker
 from magicbyte.tools.mirror.identical import IdenticalMirror
 from magicbyte.tools.mirror.log_target import LogTarget
-from magicbyte.tools.mirror.mirror import Mirror
+from magicbyte.tools.mirror.mirror import GROUP_SECONDS, Mirror
 from magicbyte.tools.mirror.plan import Choice
-from magicbyte.tools.mirror.rounds import Rounds
+from magicbyte.tools.mirror.rounds import PLAN_SECONDS, Rounds
 from tools.mirror.pair import records
 from tools.mirror.sets import some
 
@@ -41,9 +42,7 @@ def ends() -> Iterator[dict[str, Broker]]:
 
 async def again(mirror: Rounds) -> None:
     """Mirror one round, and look for topics and groups, too."""
-    mirror._plan_again_at = 0.0
-    if isinstance(mirror, Mirror):
-        mirror._groups_again_at = 0.0
+    pass_time(max(PLAN_SECONDS, GROUP_SECONDS))
     await mirror.catch_up()
 
 

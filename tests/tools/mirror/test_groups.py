@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from builders import pass_time
 from cli.command import run as command
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.connection import Connection
@@ -29,7 +30,7 @@ from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.testing import Broker
 from magicbyte.tools.mirror import group_names
 from magicbyte.tools.mirror.group_sync import saved_reaches
-from magicbyte.tools.mirror.mirror import Mirror
+from magicbyte.tools.mirror.mirror import GROUP_SECONDS, Mirror
 from magicbyte.tools.mirror.offset_map import OffsetRun
 from magicbyte.tools.mirror.offset_topic import OFFSET_TOPIC, KnownMaps
 from magicbyte.tools.mirror.plan import Choice
@@ -146,7 +147,7 @@ def test_groups_that_an_old_source_does_not_list_are_found_in_its_offsets(
             mirror = Mirror(here, there, WITH_GROUPS)
             await mirror.catch_up()
             await commit_offsets(here, "second", {("topic", 0): Committed(200)})
-            mirror._groups_again_at = 0.0
+            pass_time(GROUP_SECONDS)
             await mirror.catch_up()
             assert mirror.groups_left_out == {}
 

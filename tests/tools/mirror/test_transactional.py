@@ -24,11 +24,11 @@ from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommit
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format
 from magicbyte.testing import Broker
-from magicbyte.tools.mirror import copier, transactional
+from magicbyte.tools.mirror import transactional
 from magicbyte.tools.mirror.mirror import Mirror
 from magicbyte.tools.mirror.oversize import OnOversize
 from magicbyte.tools.mirror.plan import Choice
-from tools.mirror.pair import ALL, CrashError, Pair
+from tools.mirror.pair import ALL, CrashError, Pair, crash
 from tools.mirror.sets import START, some
 
 ID = "mirror"
@@ -196,15 +196,8 @@ def test_records_that_a_mirror_without_transactions_did_not_note_are_an_error(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair.fill("topic", [Codec.NONE])
-    with monkeypatch.context() as patch:
-
-        async def fail(*_: object) -> None:
-            raise CrashError
-
-        pair.mirror(replace(ALL, topics=re.compile("none")))
-        patch.setattr(copier._Copying, "_save_if_due", fail)
-        with pytest.raises(CrashError):
-            pair.mirror()
+    pair.mirror(replace(ALL, topics=re.compile("none")))
+    crash(pair, monkeypatch, 0, arrives=True)
     with pytest.raises(MirrorError, match="records at the target: run the mirror without"):
         pair.mirror(TRANSACTIONS)
     pair.mirror()

@@ -26,15 +26,15 @@ class Death:
         self.met = {"files": 0, "network": 0}
         self._kind, self._number = kind, number
         sys.addaudithook(self._watch)
-        sending = SocketStream._send
+        write_now = SocketStream.write_now
 
-        def send(stream: SocketStream, *given: Any) -> Any:
+        def write(stream: SocketStream, *given: Any, **named: Any) -> Any:
             self._meet("network")
-            sent = sending(stream, *given)
+            left = write_now(stream, *given, **named)
             self._meet("network")
-            return sent
+            return left
 
-        SocketStream._send = send  # type: ignore[method-assign]
+        SocketStream.write_now = write  # type: ignore[method-assign]
 
     def _watch(self, event: str, given: tuple[Any, ...]) -> None:
         writes = event == "open" and isinstance(given[2], int) and given[2] & _WRITING and ".py" not in str(given[0])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,7 @@ from magicbyte.access.client.produce import send
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.records.encode import Format
 from magicbyte.testing import Broker
+from magicbyte.tools.mirror.mirror import Mirror
 from magicbyte.tools.offline import writer as writing
 from magicbyte.tools.rescue import produce as producing
 from magicbyte.tools.rescue import rescue as steps
@@ -319,11 +322,11 @@ def test_another_backup_of_the_same_topic_is_refused(broker: Broker, tmp_path: P
 def test_what_the_target_holds_between_is_noticed(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backup, copy = backup_of(("0.10.2.2/basic-gzip",), tmp_path / "backup"), producing._copy
+    backup, copy = backup_of(("0.10.2.2/basic-gzip",), tmp_path / "backup"), Mirror.catch_up
     prepared(broker, "basic-gzip", 1, {})
 
-    async def with_another(client: Client, name: str, *others: object) -> None:
-        await copy(client, name, *others)  # type: ignore[arg-type]  # passed on
+    async def with_another(mirror: Mirror) -> None:
+        await copy(mirror)
         monkeypatch.setattr(producing, "records_seen", lambda *given, **named: spoiled(*given, **named))
 
     sight = producing.records_seen
@@ -333,7 +336,7 @@ def test_what_the_target_holds_between_is_noticed(
         found.digest = found.digest._replace(body=0)
         return found
 
-    monkeypatch.setattr(producing, "_copy", with_another)
+    monkeypatch.setattr(Mirror, "catch_up", with_another)
     receipt = receipt_of(backup, "--to", broker.bootstrap_servers, "--work", tmp_path / "work", status=1)
     assert not receipt["partitions"][0]["same"]
     assert not receipt["complete"]
@@ -376,10 +379,17 @@ def test_a_working_folder_that_cannot_become_the_target_is_refused_before_the_wo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backup = backup_of(OLD[:1], tmp_path / "backup")
-    monkeypatch.setattr(steps, "_file_system", lambda path: 1 + ("elsewhere" in str(path)))
+    elsewhere, real = tmp_path / "elsewhere", Path.stat
+    elsewhere.mkdir()
+
+    def stat(path: Path, **how: Any) -> os.stat_result:
+        mode, inode, device, *others = real(path, **how)
+        return os.stat_result((mode, inode, device + path.is_relative_to(elsewhere), *others))
+
+    monkeypatch.setattr(Path, "stat", stat)
     result = run("rescue", backup, "--to", tmp_path / "out", "--work", tmp_path / "elsewhere/work")
     assert (result.exit_code, "file system" in result.stderr) == (2, True)
-    assert list(tmp_path.iterdir()) == [backup]
+    assert sorted(tmp_path.rglob("*")) == [backup, *sorted(backup.rglob("*")), elsewhere]
 
 
 def test_a_working_folder_of_another_rescue_is_refused(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ SILENCE_MS: Final = 500  # after which a broker may be a 0.9, and is sent a requ
 
 _NAME, _VERSION = "magicbyte", "0.1"
 _TLS_ALERT: Final = b"\x15\x03"
-_RENEWED_AT: Final = 0.85  # of an authentication's lifetime
+RENEWED_AT: Final = 0.85  # of an authentication's lifetime
 
 
 class _Answer(NamedTuple):
@@ -127,7 +127,7 @@ class Connection:
         if credentials.login is not None:
             lifetime_ms = await log_in(self, credentials.login)
             if lifetime_ms:
-                self._expires = self._loop.time() + lifetime_ms * _RENEWED_AT / 1000
+                self._expires = self._loop.time() + lifetime_ms * RENEWED_AT / 1000
 
     def begin(self) -> None:
         """Start sending and receiving. `open` calls it; other callers set `versions` first."""

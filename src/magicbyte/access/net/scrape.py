@@ -17,7 +17,7 @@ from magicbyte.access.net.timed_http import timed_handlers
 from magicbyte.engine.errors import NetworkError
 from magicbyte.engine.ports import Moment
 
-_PATIENCE_S: Final = 30.0
+PATIENCE_S: Final = 30.0
 _MOST_BYTES: Final = 256 << 20
 
 
@@ -65,15 +65,18 @@ class Scrape:
         return next((each.value for each in self.all(name) if not each.labels), None)
 
 
-async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
-    """Return the metrics of http://ADDRESS/metrics, or of the page at ADDRESS if that is a URL. Raises NetworkError."""
+async def scrape(address: str, access: PageAccess | None = None, *, patience_s: float = PATIENCE_S) -> Scrape:
+    """Return the metrics of http://ADDRESS/metrics, or of the page at ADDRESS if that is a URL.
+
+    Raises NetworkError, also if the whole page does not come within `patience_s`.
+    """
     url = address if "://" in address else f"http://{address}/metrics"
     if not url.lower().startswith(("http://", "https://", "file://")):
         raise NetworkError(f"{url}: expected HOST:PORT, or a URL that begins with http:// or https://")
 
     def get() -> str:
         try:
-            with _opened(url, access) as response:
+            with _opened(url, access, patience_s) as response:
                 text = response.read(_MOST_BYTES + 1)
                 if len(text) > _MOST_BYTES:
                     raise NetworkError(f"{url}: more than {_MOST_BYTES} bytes: expected a page of metrics")
@@ -96,20 +99,20 @@ async def scrape(address: str, access: PageAccess | None = None) -> Scrape:
         raise NetworkError(f"{url}: not in Prometheus' text format: {error}") from error
 
 
-def _opened(url: str, access: PageAccess | None) -> Any:
+def _opened(url: str, access: PageAccess | None, patience_s: float) -> Any:
     """Return the response for a page. Raises OSError, ValueError, HTTPException."""
     if access is None:
-        return urllib.request.build_opener(*timed_handlers(_PATIENCE_S)).open(url, timeout=_PATIENCE_S)
+        return urllib.request.build_opener(*timed_handlers(patience_s)).open(url, timeout=patience_s)
     context = ssl.create_default_context(cafile=access.authority)
     if access.certificate is not None:
         context.load_cert_chain(access.certificate)
     headers = {"Authorization": f"Bearer {access.token}"} if access.token else {}
     opener = urllib.request.OpenerDirector()  # without a redirect handler: the token is for this page only
     for handler in (
-        *timed_handlers(_PATIENCE_S, context),
+        *timed_handlers(patience_s, context),
         urllib.request.HTTPErrorProcessor(),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.UnknownHandler(),
     ):
         opener.add_handler(handler)
-    return opener.open(urllib.request.Request(url, headers=headers), timeout=_PATIENCE_S)
+    return opener.open(urllib.request.Request(url, headers=headers), timeout=patience_s)

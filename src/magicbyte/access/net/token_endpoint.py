@@ -19,7 +19,7 @@ from magicbyte.access.net.timed_http import timed_handlers
 from magicbyte.access.security.settings import TokenEndpoint, checked_token
 from magicbyte.engine.errors import InvalidConfigError, NetworkError, SecurityError
 
-_PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 10.0
 _MOST_BYTES: Final = 1 << 18
 _ERRORS: Final = frozenset(
     {
@@ -30,15 +30,15 @@ _ERRORS: Final = frozenset(
 """The error codes of endpoints (RFC 6749, section 5.2) that are shown; any other text is not."""
 
 
-async def fetch_token(endpoint: TokenEndpoint) -> str:
-    """Return a new token.
+async def fetch_token(endpoint: TokenEndpoint, *, patience_s: float = PATIENCE_S) -> str:
+    """Return a new token, which must come within `patience_s`.
 
     Raises SecurityError if the endpoint refuses, InvalidConfigError for an invalid response or `ca_file`, NetworkError.
     """
-    return await asyncio.to_thread(_fetch, endpoint)
+    return await asyncio.to_thread(_fetch, endpoint, patience_s)
 
 
-def _fetch(endpoint: TokenEndpoint) -> str:
+def _fetch(endpoint: TokenEndpoint, patience_s: float) -> str:
     form = {"grant_type": "client_credentials"} | ({"scope": endpoint.scope} if endpoint.scope else {})
     basic = base64.b64encode(f"{endpoint.client_id}:{endpoint.client_secret}".encode()).decode()
     headers = {"Authorization": f"Basic {basic}", "Accept": "application/json"}
@@ -49,7 +49,7 @@ def _fetch(endpoint: TokenEndpoint) -> str:
         why = f"https.ca.location: {endpoint.ca_file}: expected certificates as PEM: {error.strerror}"
         raise InvalidConfigError(why) from None
     try:
-        with _opener(context).open(request, timeout=_PATIENCE_S) as response:
+        with _opener(context, patience_s).open(request, timeout=patience_s) as response:
             data = response.read(_MOST_BYTES + 1)
     except urllib.error.HTTPError as error:
         with error:
@@ -61,12 +61,12 @@ def _fetch(endpoint: TokenEndpoint) -> str:
     return checked_token(endpoint.url, str(found.get("access_token", "")))
 
 
-def _opener(context: ssl.SSLContext) -> urllib.request.OpenerDirector:
+def _opener(context: ssl.SSLContext, patience_s: float) -> urllib.request.OpenerDirector:
     """Return an opener with the necessary handlers of urllib, without the one for redirects."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
-        *timed_handlers(_PATIENCE_S, context),
+        *timed_handlers(patience_s, context),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
     ):

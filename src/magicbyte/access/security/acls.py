@@ -17,7 +17,7 @@ from magicbyte.engine.cluster.acls import (
 )
 from magicbyte.engine.cluster.principal import Principal
 
-_MOST_KEPT: Final = 10_000  # decisions that are kept, for requests that ask for the same again
+MOST_KEPT: Final = 10_000  # decisions that are kept, for requests that ask for the same again
 _LONGEST_KEPT: Final = 500  # characters of both names: topics may have 249, others may be as long as a request or token
 
 
@@ -65,7 +65,7 @@ class Acls:
         if decision is None:
             decision = self._decide(*question)
             if len(name) + len(who.name) <= _LONGEST_KEPT:
-                if len(self._decisions) >= _MOST_KEPT:
+                if len(self._decisions) >= MOST_KEPT:
                     self._decisions.clear()
                 self._decisions[question] = decision
         return decision

@@ -102,11 +102,11 @@ def levels_here() -> list[Level]:
     """Return the levels whose code this processor runs, the fastest first."""
     import platform
 
-    machine, flags = platform.machine(), _flags()
+    machine, flags = platform.machine(), processor_flags()
     return [level for level in LEVELS if level.machine == machine and level.needs <= flags]
 
 
-def _flags() -> frozenset[str]:
+def processor_flags() -> frozenset[str]:
     """Return the processor's flags as the system lists them."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:

@@ -56,7 +56,7 @@ log = logger(__name__)
 
 _PAUSE_S: Final = 0.1  # before a retry or another look-up of the leader
 _TIMEOUT_MS: Final = 30_000  # for another broker's response, and for in-sync replicas
-_MOST: Final = 1000  # partitions per request to another broker, and markers written together
+MOST_PARTITIONS: Final = 1000  # partitions per request to another broker, and markers written together
 _STEPS: Final = 10  # for the look-up of a partition, and the append
 
 
@@ -85,8 +85,8 @@ async def write_markers(
 ) -> list[ErrorCode]:
     """Write markers into partitions that this broker leads, with acks=all; return the result of each."""
     codes = list[ErrorCode]()
-    for at in range(0, len(wanted), _MOST):
-        codes += await _write_together(writer, wanted[at : at + _MOST], turns)
+    for at in range(0, len(wanted), MOST_PARTITIONS):
+        codes += await _write_together(writer, wanted[at : at + MOST_PARTITIONS], turns)
     return codes
 
 
@@ -147,7 +147,7 @@ class MarkerSender:
             lambda leader: PeerLink(runtime, peers, leader, timeout_ms=_TIMEOUT_MS),
             self._deliver,
             self._lost,
-            most=_MOST,
+            most=MOST_PARTITIONS,
         )
 
     def send(self, sent: SendMarkers) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.stores.topics import ServedTopic, Topics
 
-_AT_ONCE: Final = 50  # logs, while appends wait
+LOGS_AT_ONCE: Final = 50  # logs, while appends wait
 
 
 class TopicChanges(NamedTuple):
@@ -48,8 +48,8 @@ class TopicChanges(NamedTuple):
         if not await topics.begin_delete(topic.name):
             return
         with self.background.without(keys):
-            for start in range(0, len(keys), _AT_ONCE):
-                some = keys[start : start + _AT_ONCE]
+            for start in range(0, len(keys), LOGS_AT_ONCE):
+                some = keys[start : start + LOGS_AT_ONCE]
                 async with runtime.logs_lock:
                     gone = await runtime.writing.run(topics.take_away, some)
                     self.replicas.forget(some)

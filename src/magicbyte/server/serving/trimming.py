@@ -48,7 +48,7 @@ class Trimming:
             await asyncio.sleep(left_ms / 1000)
         self.is_due = False
         self.count += 1
-        if (trim := _malloc_trim()) is not None:
+        if (trim := malloc_trim()) is not None:
             await self._threads.run(trim, 0)
 
 
@@ -59,7 +59,8 @@ def keep_freed() -> None:
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def _malloc_trim() -> Callable[..., int] | None:
+def malloc_trim() -> Callable[..., int] | None:
+    """Return the function of glibc that returns free memory to the system, None with another C library."""
     return _glibc("malloc_trim")
 
 

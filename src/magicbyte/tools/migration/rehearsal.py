@@ -35,12 +35,12 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
 
 WARM_BYTES: Final = (1 << 20) + (64 << 10)  # produced first: the broker loads compiled kernels after a MiB
-_AGAIN_BYTES: Final = 128 << 10  # produced first to each further topic
+AGAIN_BYTES: Final = 128 << 10  # produced first to each further topic
 TURNS: Final = 3  # of each load, alternating, so that other work on the machine affects all loads
 LEAST_CPU_S: Final = 0.2  # per turn; the CPU clock is exact, but other work disturbs
 LONGEST_S: Final = 1.5  # per turn
-_ROUNDS: Final = 20  # before the first scrape
-_QUIET_S: Final = 0.25
+ROUNDS: Final = 20  # before the first scrape
+QUIET_S: Final = 0.25
 _START_S: Final = 20.0
 _END_S: Final = 10.0
 _LOAD_S: Final = 60.0  # for loading compiled kernels from disk
@@ -150,12 +150,12 @@ class _Stage:
         while self.compiled and asyncio.get_running_loop().time() < end:
             if (await scrape(self.http)).one("magicbyte_kernels_loaded"):
                 break
-            await asyncio.sleep(_QUIET_S)
+            await asyncio.sleep(QUIET_S)
         before = await self.cpu_s()
-        for _ in range(round(_START_S / _QUIET_S)):
-            await asyncio.sleep(_QUIET_S)
+        for _ in range(round(_START_S / QUIET_S)):
+            await asyncio.sleep(QUIET_S)
             now = await self.cpu_s()
-            if now - before < _QUIET_S / 10:
+            if now - before < QUIET_S / 10:
                 return
             before = now
 
@@ -200,7 +200,7 @@ async def _begun(stage: _Stage, load: Load, at: int) -> _Play:
     settings = {**(load.settings or {}), "message.format.version": load.stored.value, "retention.ms": "-1"}
     await create_topic(stage.client, NewTopic(topic, 1, 1, configs=settings))
     play = _Play(stage, load, topic)
-    while play.sent_bytes < (_AGAIN_BYTES if at else WARM_BYTES):
+    while play.sent_bytes < (AGAIN_BYTES if at else WARM_BYTES):
         await play.round()
     await stage.quiet()
     return play
@@ -228,7 +228,7 @@ class _Play:
     async def turn(self) -> None:
         """Run for long enough to be measured."""
         before, clock = await scrape(self._stage.http), asyncio.get_running_loop().time
-        records, until, rounds = self.records, clock() + LONGEST_S, _ROUNDS
+        records, until, rounds = self.records, clock() + LONGEST_S, ROUNDS
         while True:
             for _ in range(rounds):
                 await self.round()

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from builders import hurried
+from builders import run as run_on_loop
 from engine.cluster.builders import CREDENTIAL
 from magicbyte.engine.cluster.acls import (
     DENY_ALL,
@@ -62,7 +64,6 @@ from magicbyte.server.metadata.tree import Session
 from magicbyte.server.serving.threads import SystemThreads
 from magicbyte.server.stores.orders import MetadataUpdate
 from magicbyte.server.stores.znodes import acl_nodes, layout
-from magicbyte.server.stores.znodes import store as store_of_tree
 from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.writing import WritingTerms
 from server.broker.serving import Clock
@@ -164,7 +165,7 @@ async def within(work: Callable[[Cluster], Awaitable[None]]) -> None:
 
 
 def run(work: Callable[[Cluster], Awaitable[None]]) -> None:
-    asyncio.run(within(work))
+    run_on_loop(within(work))
 
 
 def raised(limits: Limits) -> Callable[[ClusterImage], list[ProposedChange]]:
@@ -395,10 +396,8 @@ def test_settings_whose_reading_was_cancelled_are_read_by_the_next() -> None:
 
 
 def test_settings_that_a_lost_connection_kept_from_being_read_are_read_later(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(store_of_tree, "_RETRY_S", 0.01)
-
     async def work(cluster: Cluster) -> None:
         cluster.session.is_away = True
         for name in ("orders", "more"):
@@ -407,7 +406,7 @@ def test_settings_that_a_lost_connection_kept_from_being_read_are_read_later(
         await asyncio.sleep(0.05)
         assert retention(cluster) is None
         cluster.session.is_away = False
-        await until(lambda: len(cluster.store.image.settings) == 2)
+        await hurried(until(lambda: len(cluster.store.image.settings) == 2), 3)
 
     run(work)
     assert len(caplog.records) == 1, "an outage is logged once, however long it lasts"
@@ -522,10 +521,8 @@ def test_an_update_of_a_new_topic_reads_its_settings_and_has_its_states() -> Non
 
 
 def test_a_topic_that_cannot_be_read_when_it_is_announced_is_known_with_its_states_as_soon_as_it_can(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(store_of_tree, "_RETRY_S", 0.01)
-
     async def work(cluster: Cluster) -> None:
         create_others_topic(cluster, 2)
         cluster.session.is_away = True
@@ -534,7 +531,7 @@ def test_a_topic_that_cannot_be_read_when_it_is_announced_is_known_with_its_stat
             await cluster.store.updated(MetadataUpdate({1: THIS}, {key: led_by(index)}, []))
         assert (cluster.store.image.topics, cluster.store.image.brokers) == ({}, {1: THIS})
         cluster.session.is_away = False
-        await until(lambda: bool(cluster.store.image.topics))
+        await hurried(until(lambda: bool(cluster.store.image.topics)), 3)
         await until(lambda: cluster.store.image.topics["orders"].partitions == (led_by(0), led_by(1)))
 
     run(work)

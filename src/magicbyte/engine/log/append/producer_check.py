@@ -19,7 +19,7 @@ from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.sentinels import NO_EPOCH, NO_SEQUENCE
 
 _SEQUENCES = 1 << 31
-_MOST_GUARDS = 10_000
+MOST_GUARDS = 10_000
 
 
 @dataclass(slots=True)
@@ -59,8 +59,9 @@ OPEN: Final = Guard(0, NO_EPOCH)
 class ProducerChecks:
     """The producers of one partition. Call `check` before a batch is written, `appended` or `ended` afterwards."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_guards: int = MOST_GUARDS) -> None:
         self._producers: dict[int, _Producer] = {}
+        self._most_guards = most_guards
         self._guards = OrderedDict[int, Guard]()  # by producer; other threads remove theirs concurrently
 
     def start_from(self, snapshot: ProducerSnapshot, recent: Mapping[int, Iterable[AppendedBatch]]) -> None:
@@ -82,7 +83,7 @@ class ProducerChecks:
             return OPEN
         guard = self._guards.get(producer_id)
         if guard is None:
-            while len(self._guards) >= _MOST_GUARDS:
+            while len(self._guards) >= self._most_guards:
                 self._guards.popitem(last=False)
             guard = self._guards[producer_id] = Guard(sequence, epoch, joins)
         elif epoch > guard.epoch:

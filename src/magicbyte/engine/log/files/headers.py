@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     Bools = np.ndarray[Any, np.dtype[np.bool_]]
     Heads = np.ndarray[Any, np.dtype[np.uint8]]
 
-_ROWS_PER_BLOCK = 8192
-_ROWS_TO_JUDGE_BY = 256
-_MANY_ROWS = 200_000  # rows from which loading the compiled walk takes less time than walking without it
-_WINDOW = 64 << 10  # bytes per read while entries are small
+ROWS_PER_BLOCK = 8192
+ROWS_TO_JUDGE_BY = 256
+MANY_ROWS = 200_000  # rows from which loading the compiled walk takes less time than walking without it
+WINDOW_BYTES = 64 << 10  # bytes per read while entries are small
 _FIELDS = {
     "offset": layout.OFFSET,
     "magic": layout.MAGIC,
@@ -188,10 +188,16 @@ def _walk(
     """
     at, seen = start, 0
     walk = entry_heads(
-        file, start, min(stop, file.size - HEAD + 1), end=file.size, dialect=dialect, limit=limit, window_bytes=_WINDOW
+        file,
+        start,
+        min(stop, file.size - HEAD + 1),
+        end=file.size,
+        dialect=dialect,
+        limit=limit,
+        window_bytes=WINDOW_BYTES,
     )
     while True:
-        wanted = _ROWS_PER_BLOCK if seen else _ROWS_TO_JUDGE_BY
+        wanted = ROWS_PER_BLOCK if seen else ROWS_TO_JUDGE_BY
         positions, head_bytes = list[int](), list[bytes]()
         for position, behind, head in itertools.islice(walk, wanted):
             positions.append(position)
@@ -203,7 +209,7 @@ def _walk(
         seen += len(positions)
         if len(positions) < wanted:
             return at
-        if at - start < heads.LARGE_ENTRY * seen and expected_bytes * seen > _MANY_ROWS * (at - start):
+        if at - start < heads.LARGE_ENTRY * seen and expected_bytes * seen > MANY_ROWS * (at - start):
             kernel.expect(expected_bytes)
             return at
 

@@ -28,8 +28,8 @@ TIME_ENTRY = [("timestamp", ">i8"), ("relative_offset", ">i4")]
 ENRICHED_ENTRY = [("relative_offset", ">i4"), ("timestamp", ">i8"), ("position", ">i4")]
 TRANSACTION_ENTRY = struct.Struct(">hqqqq")  # version, producer id, first, last and last stable offset
 TRANSACTION_VERSION = 0
-_BLOCK = 128  # entries of aborted transactions that are read together
-_PIECE = 1 << 15  # likewise, where all are read
+BLOCK_ENTRIES = 128  # entries of aborted transactions that are read together
+PIECE_ENTRIES = 1 << 15  # likewise, where all are read
 
 
 def _entries(data: bytes, layout: list[tuple[str, str]]) -> np.ndarray:
@@ -296,9 +296,9 @@ class TransactionIndex:
         `read`: see `search`.
         """
         transactions, previous = list[AbortedTransaction](), -1
-        for start in range(0, file_size, _PIECE * cls.ENTRY_SIZE):
+        for start in range(0, file_size, PIECE_ENTRIES * cls.ENTRY_SIZE):
             try:
-                index = cls.parse(read(start, min(_PIECE * cls.ENTRY_SIZE, file_size - start)))
+                index = cls.parse(read(start, min(PIECE_ENTRIES * cls.ENTRY_SIZE, file_size - start)))
                 previous = index._verify(previous)
             except CorruptRecordError as error:
                 raise error.locate(shift=start) from None
@@ -315,7 +315,7 @@ class TransactionIndex:
         read. Raises CorruptRecordError for damage in these entries.
         """
         size, low, high = cls.ENTRY_SIZE, 0, file_size // cls.ENTRY_SIZE
-        while high - low > _BLOCK:
+        while high - low > BLOCK_ENTRIES:
             middle = (low + high) // 2
             entry = read(middle * size, size)
             if len(entry) == size and TRANSACTION_ENTRY.unpack(entry)[3] < first:
@@ -323,8 +323,8 @@ class TransactionIndex:
             else:  # the file may have been truncated meanwhile
                 high = middle
         relevant, is_complete = bytearray(), False
-        for start in range(low * size, file_size, _BLOCK * size):
-            data = read(start, min(_BLOCK * size, file_size - start))
+        for start in range(low * size, file_size, BLOCK_ENTRIES * size):
+            data = read(start, min(BLOCK_ENTRIES * size, file_size - start))
             whole = range(len(data) // size)
             if not relevant:  # transactions that end before `first` are skipped
                 whole = whole[bisect.bisect_left(whole, first, key=partial(_last_offset, data)) :]
