@@ -377,6 +377,12 @@ class SessionExpiredError(MetadataError):
     """The session has expired; its ephemeral nodes are gone."""
 
 
+class NoProducerIdError(MagicbyteError):
+    """The broker has no producer id left; it is about to reserve others. Kafka has the same code for it."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 class NotControllerError(MagicbyteError):
     """The broker is not, or is no longer, the controller of the cluster."""
 

@@ -80,6 +80,18 @@ def test_33_the_last_epoch_is_followed_by_a_new_id() -> None:
     assert world.states()[-3:] == ["PrepareCommit 32767", "CompleteCommit 0", "Ongoing 0"]
 
 
+def test_33_an_end_that_needs_a_new_id_may_be_repeated_while_there_is_none() -> None:
+    world = begun(A, epoch=LAST)
+    world.has_ids = False
+    assert world.end_and_raise((1000, LAST)) == (14, -1, -1)
+    assert world.init() == (14, -1, -1)
+    world.later(60_000)  # it times out, and is not aborted yet either
+    assert world.states()[-1] == f"Ongoing {LAST}"
+    world.has_ids = True
+    world.later(CONFIG.check_interval_ms)
+    assert world.states()[-2:] == ["PrepareAbort 32767", "CompleteAbort 0"]
+
+
 def test_33_the_new_id_has_to_wait_while_markers_of_the_old_one_are_pending() -> None:
     world = begun(A, epoch=LAST)
     world.holds_markers = True

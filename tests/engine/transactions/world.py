@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from magicbyte.engine.coordination.effects import Caller, Reply, Store
-from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.errors import ErrorCode, NoProducerIdError
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -42,14 +42,19 @@ class World:
         self.now_ms = START_MS
         self.replies: dict[int, Message] = {}
         self._tickets = itertools.count()
-        ids = itertools.count(first_id)
+        self.has_ids, self._ids = True, itertools.count(first_id)
         self.coordinator = Coordinator(
             config or TransactionConfig(),
-            new_producer_id=lambda: next(ids),
+            new_producer_id=self._new_producer_id,
             has_partition=lambda topic, index: topic == "t" and index < 3,
             offsets_partitions=lambda: 50,
         )
         self.elect(1)
+
+    def _new_producer_id(self) -> int:
+        if not self.has_ids:
+            raise NoProducerIdError("not now")
+        return next(self._ids)
 
     @property
     def now(self) -> Moment:
@@ -138,7 +143,7 @@ class World:
         request = InitProducerIdRequest(
             transactional_id=key, transaction_timeout_ms=timeout_ms, producer_id=pair[0], producer_epoch=pair[1]
         )
-        self.perform(self.coordinator.init_producer(caller, request, self.now))
+        self.perform(self.coordinator.answer(caller, request, self.now))
         found = self.replies.get(ticket)
         if found is None:
             return None
@@ -193,7 +198,7 @@ class World:
     def end(self, pair: tuple[int, int], *, commit: bool = True, key: str = "x", version: int = 3) -> int | None:
         ticket, caller = self._caller(version)
         request = EndTxnRequest(transactional_id=key, producer_id=pair[0], producer_epoch=pair[1], committed=commit)
-        self.perform(self.coordinator.end(caller, request, self.now))
+        self.perform(self.coordinator.answer(caller, request, self.now))
         return self._code(ticket)
 
     def end_and_raise(
@@ -202,7 +207,7 @@ class World:
         """Return code, id and epoch: those of the next transaction (protocol 2)."""
         ticket, caller = self._caller(5)
         request = EndTxnRequest(transactional_id=key, producer_id=pair[0], producer_epoch=pair[1], committed=commit)
-        self.perform(self.coordinator.end(caller, request, self.now))
+        self.perform(self.coordinator.answer(caller, request, self.now))
         found = self.replies.get(ticket)
         if found is None:
             return None

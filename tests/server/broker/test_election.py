@@ -15,7 +15,7 @@ from magicbyte.server.metadata.memory import MemoryTree
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.metadata.tree import Session
 from magicbyte.server.stores.znodes import layout
-from magicbyte.server.stores.znodes.cluster import OwnRegistration, ProducerIds, found_cluster, register
+from magicbyte.server.stores.znodes.cluster import OwnRegistration, found_cluster, register
 from magicbyte.server.stores.znodes.election import ControllerElection, candidacy, elect, outcome
 from server.broker.serving import Clock
 
@@ -170,14 +170,6 @@ def test_a_broker_that_is_overtaken_while_it_looks_founds_no_second_cluster(look
 
     store = Looks(tree, tree.session().session_id)
     assert [found_cluster(store, None, uuid.uuid4)] == other
-
-
-def test_brokers_that_take_producer_ids_at_once_take_different_ones(tree: MemoryTree) -> None:
-    for _ in ("the first block", "a later one"):
-        others: list[int] = []
-        store = overtaken(tree, lambda others=others: others.append(ProducerIds(tree.session(), 1).next()))
-        mine = ProducerIds(store, 2).next()
-        assert mine == others[0] + layout.PRODUCER_ID_BLOCK
 
 
 # ---- election

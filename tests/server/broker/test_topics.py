@@ -34,7 +34,7 @@ from magicbyte.server.stores.topic_control import AnnouncedTopics, OwnTopics
 from magicbyte.server.stores.topic_logs import log_config_of
 from magicbyte.server.stores.topics import Topics
 from magicbyte.server.stores.znodes import layout
-from magicbyte.server.stores.znodes.cluster import ProducerIds, found_cluster
+from magicbyte.server.stores.znodes.cluster import found_cluster
 from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.reading import image_of
 from magicbyte.server.stores.znodes.store import TreeStore
@@ -491,20 +491,3 @@ def test_what_told_of_a_change_of_settings_is_taken_away_after_a_quarter_of_an_h
         )
     data = world.metadata.get("/config/changes/config_change_0000000003").data
     assert data == b'{"version":2,"entity_path":"topics/t40"}'
-
-
-def test_producer_ids_begin_in_an_empty_node_which_kafka_creates_at_its_start(world: World) -> None:
-    world.metadata.create("/latest_producer_id_block")
-    assert ProducerIds(world.metadata, 3, last_in_logs=lambda: 41).next() == 42
-    assert layout.load_last_producer_id(world.metadata.get("/latest_producer_id_block").data) == 1041
-
-
-def test_producer_ids_continue_after_the_recorded_block(world: World) -> None:
-    store = world.metadata
-    assert [ProducerIds(store, 3).next() for _ in range(2)] == [0, 1000]
-    assert layout.load("", store.get("/latest_producer_id_block").data) == {
-        "version": 1,
-        "broker": 3,
-        "block_start": "1000",
-        "block_end": "1999",
-    }

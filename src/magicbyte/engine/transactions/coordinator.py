@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from magicbyte.engine.coordination.decider import Decider
 from magicbyte.engine.coordination.effects import Caller, Reply, Store
 from magicbyte.engine.coordination.partitioning import partition_for
-from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.errors import ErrorCode, NoProducerIdError
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.protocol.api_key import ApiKey
@@ -62,8 +62,8 @@ _PREPARED = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREP
 class Coordinator(Decider[Effect, str, Mapping[str, TransactionValue]]):
     """Answer requests about transactional ids. Times are in ms.
 
-    `new_producer_id` returns a unique producer id. `has_partition` tells whether a topic has a partition.
-    `offsets_partitions` returns the number of partitions of `__consumer_offsets`.
+    `new_producer_id` returns a unique producer id, or raises NoProducerIdError for now. `has_partition` tells whether a
+    topic has a partition. `offsets_partitions` returns the number of partitions of `__consumer_offsets`.
     """
 
     def __init__(
@@ -113,7 +113,10 @@ class Coordinator(Decider[Effect, str, Mapping[str, TransactionValue]]):
         if transaction.pending is not None:
             self._try_later(transaction, now)
         elif transaction.state is TransactionState.ONGOING:
-            return self._fence(transaction, None, now)
+            try:
+                return self._fence(transaction, None, now)
+            except NoProducerIdError:
+                self._try_later(transaction, now)
         return []
 
     def _try_later(self, transaction: Transaction, now: Moment) -> None:
@@ -143,16 +146,19 @@ class Coordinator(Decider[Effect, str, Mapping[str, TransactionValue]]):
     # ---- requests
 
     def answer(self, caller: Caller, request: Message, now: Moment) -> Sequence[Effect]:
-        """Answer one of the four requests of producers and brokers."""
-        match request:
-            case InitProducerIdRequest():
-                return self.init_producer(caller, request, now)
-            case AddPartitionsToTxnRequest():
-                return self.add_partitions(caller, request, now)
-            case AddOffsetsToTxnRequest():
-                return self.add_offsets(caller, request, now)
-        assert isinstance(request, EndTxnRequest), "the handlers know which there are"
-        return self.end(caller, request, now)
+        """Answer one of the four requests of producers and brokers. Without a producer id it may be repeated."""
+        try:
+            match request:
+                case InitProducerIdRequest():
+                    return self.init_producer(caller, request, now)
+                case AddPartitionsToTxnRequest():
+                    return self.add_partitions(caller, request, now)
+                case AddOffsetsToTxnRequest():
+                    return self.add_offsets(caller, request, now)
+            assert isinstance(request, EndTxnRequest), "the handlers know which there are"
+            return self.end(caller, request, now)
+        except NoProducerIdError as error:
+            return [answer(caller, request, error.code)]
 
     def init_producer(self, caller: Caller, request: InitProducerIdRequest, now: Moment) -> list[Effect]:
         """Answer an InitProducerId with a transactional id, possibly later: its new epoch fences older producers."""

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.authorizer import Authorizer
     from magicbyte.server.stores.cluster_view import ClusterView
     from magicbyte.server.stores.membership import Membership
+    from magicbyte.server.stores.producer_ids import ProducerIds
     from magicbyte.server.stores.topics import Topics
-    from magicbyte.server.stores.znodes.cluster import ProducerIds
     from magicbyte.server.stores.znodes.store import TreeStore
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.cluster.acls import AclOperation
+from magicbyte.engine.cluster.producer_ids import PRODUCER_ID_BLOCK
 from magicbyte.engine.errors import (
     ErrorCode,
     NotControllerError,
@@ -58,7 +59,6 @@ from magicbyte.server.serving.authorization import (
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
 from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
-from magicbyte.server.stores.znodes.cluster import PRODUCER_ID_BLOCK
 
 if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
@@ -201,7 +201,7 @@ async def allocate_producer_ids(
         return AllocateProducerIdsResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED)
     except (NotControllerError, StaleBrokerEpochError) as error:
         return AllocateProducerIdsResponse(error_code=error.code)
-    first = await broker.runtime.writing.run(broker.producer_ids.block_for, message.broker_id)
+    first = await broker.producer_ids.reserve(message.broker_id)
     return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=PRODUCER_ID_BLOCK)
 
 

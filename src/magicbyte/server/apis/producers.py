@@ -29,10 +29,7 @@ async def init_producer_id(broker: BrokerParts, request: Request[InitProducerIdR
     if (message.producer_id == NO_PRODUCER_ID) != (message.producer_epoch == NO_PRODUCER_ID):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
     ids = broker.producer_ids
-    while ids.is_used_up:
-        async with broker.runtime.directory:
-            if ids.is_used_up:
-                await broker.runtime.writing.run(ids.take_block)
+    await ids.fill()
     if message.transactional_id is not None:
         return await broker.coordinators.transactions.ask(request)
     return InitProducerIdResponse(producer_id=ids.next(), producer_epoch=0)

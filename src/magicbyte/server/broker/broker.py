@@ -46,9 +46,9 @@ from magicbyte.server.serving.threads import SystemThreads, Threads
 from magicbyte.server.settings.kept_format import warn_beyond
 from magicbyte.server.stores.cluster_view import ClusterView
 from magicbyte.server.stores.membership import membership_of
+from magicbyte.server.stores.producer_ids import ProducerIds
 from magicbyte.server.stores.topic_logs import log_config_of, refused_of
 from magicbyte.server.stores.topics import Topics
-from magicbyte.server.stores.znodes.cluster import ProducerIds
 
 if TYPE_CHECKING:
     from random import Random
@@ -216,7 +216,8 @@ class Broker:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics without metadata are adopted; they keep all their records until they get settings"
             log.warning("%s: %s: %s", path, why, names)
-        self.producer_ids = ProducerIds(self.metadata, self.node_id, self._last_producer_id)
+        runtime = self.runtime
+        self.producer_ids = ProducerIds(store, self.node_id, runtime.directory, runtime.spawn, self._last_producer_id)
 
     def _make_services(self, background: Background) -> None:
         """Create the services on the opened logs, each with the parts that it uses."""

@@ -1,4 +1,4 @@
-"""Basics of the cluster in the metadata tree: its id, this broker's registration, producer ids.
+"""Basics of the cluster in the metadata tree: its id, and this broker's registration.
 
 See also `election.py`.
 """
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magicbyte.engine.errors import BadVersionError, LogDirectoryError, NodeExistsError, UnknownOutcomeError
-from magicbyte.engine.ports import CreateNode, NodeChange, SetNode
+from magicbyte.engine.errors import LogDirectoryError, NodeExistsError, UnknownOutcomeError
+from magicbyte.engine.ports import CreateNode, NodeChange
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.fields import id_text
 from magicbyte.server.stores.znodes import layout
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from magicbyte.server.metadata.on_loop import LoopStore
 
 log = logger(__name__)
-
-PRODUCER_ID_BLOCK: Final = layout.PRODUCER_ID_BLOCK
-"""The number of producer ids that are allocated at once."""
 
 PATIENCE_MS: Final = 30_000
 """How long to wait for a registration to expire: longer than the default of `zookeeper.session.timeout.ms`."""
@@ -135,49 +132,3 @@ async def wait_for_earlier_session(store: LoopStore, broker_id: int, patience_ms
 
 def _set(changed: asyncio.Event, _event: NodeEvent, _path: str) -> None:
     changed.set()
-
-
-class ProducerIds:
-    """Allocate unique producer ids, across restarts.
-
-    Blocks are reserved in the tree before any id is used; the rest of a block is lost with the process. `last_in_logs`
-    returns the largest id in the logs, used if the tree has none: it is another broker's, or was lost.
-    """
-
-    def __init__(self, metadata: MetadataStore, broker_id: int, last_in_logs: Callable[[], int] = lambda: -1) -> None:
-        self._metadata, self._broker_id, self._last_in_logs = metadata, broker_id, last_in_logs
-        self._next = self._end = 0
-
-    def next(self) -> int:
-        """Return a unique id."""
-        if self.is_used_up:
-            self.take_block()
-        self._next += 1
-        return self._next - 1
-
-    @property
-    def is_used_up(self) -> bool:
-        """Whether the next id needs a new block."""
-        return self._next == self._end
-
-    def take_block(self) -> None:
-        """Reserve a new block; the rest of the old one is lost."""
-        self._next = self.block_for(self._broker_id)
-        self._end = self._next + PRODUCER_ID_BLOCK
-
-    def block_for(self, broker_id: int) -> int:
-        """Reserve the next `PRODUCER_ID_BLOCK` ids for a broker in the tree; return the first."""
-        while True:
-            with contextlib.suppress(BadVersionError, NodeExistsError):  # another broker reserved a block in between
-                return self._block_for(broker_id)
-
-    def _block_for(self, broker_id: int) -> int:
-        node = self._metadata.exists(layout.PRODUCER_IDS)
-        last = None if node is None else layout.load_last_producer_id(node.data)
-        first = (self._last_in_logs() if last is None else last) + 1
-        data = layout.dump_producer_ids(broker_id, first)
-        change = (
-            CreateNode(layout.PRODUCER_IDS, data) if node is None else SetNode(layout.PRODUCER_IDS, data, node.version)
-        )
-        self._metadata.transaction([change])
-        return first

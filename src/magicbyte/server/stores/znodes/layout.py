@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
+from magicbyte.engine.cluster.producer_ids import PRODUCER_ID_BLOCK
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.fields import id_text
@@ -64,7 +65,6 @@ ALWAYS_THERE: Final = (
 )
 """Nodes that a broker creates at its start if they are missing."""
 
-PRODUCER_ID_BLOCK: Final = 1000
 _PLAINTEXT: Final = "PLAINTEXT"
 _ENABLED: Final = 1  # the status of features, since 2.7
 _LAST_PRODUCER_ID: Final = (1 << 63) - 1

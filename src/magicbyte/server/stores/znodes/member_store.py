@@ -18,7 +18,7 @@ from magicbyte.engine.cluster.changes import (
 from magicbyte.engine.errors import MetadataError, NetworkError
 from magicbyte.engine.printable import logger
 from magicbyte.server.stores.orders import changes_of, changes_of_partitions
-from magicbyte.server.stores.znodes.reading import Parts, read_settings, reread
+from magicbyte.server.stores.znodes.reading import Parts, reread
 from magicbyte.server.stores.znodes.store import FollowedPart, TreeStore
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class MemberStore(TreeStore):
         self._unread: dict[TopicPartition, PartitionImage] = {}  # announced partitions of topics that are not read yet
 
     def _read_all(self, image: ClusterImage) -> ClusterImage:
-        return read_settings(self._metadata, image)
+        return self._read_shared(image)
 
     def _parts(self, changes: Iterable[ProposedChange]) -> Parts:
         parts = super()._parts(changes)

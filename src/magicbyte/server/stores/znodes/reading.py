@@ -80,7 +80,7 @@ class ClientParts(NamedTuple):
 class Parts:
     """Parts of a cluster that are to be read again. `places`: kind and name of settings, of a client or an address.
 
-    `topics` are read with their settings.
+    `topics` are read with their settings. `has_producer_ids`: the producer ids that brokers have.
     """
 
     places: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -88,6 +88,7 @@ class Parts:
     topics: dict[str, None] = field(default_factory=dict)
     states: dict[TopicPartition, None] = field(default_factory=dict)
     deletions: dict[str, None] = field(default_factory=dict)
+    has_producer_ids: bool = False
 
 
 def read_settings(store: MetadataStore, image: ClusterImage) -> ClusterImage:
@@ -116,6 +117,12 @@ def read_topics(store: MetadataStore, image: ClusterImage) -> ClusterImage:
     )
 
 
+def read_producer_ids(store: MetadataStore, image: ClusterImage) -> ClusterImage:
+    """Return `image` with the producer ids that brokers have. Blocks. Raises NetworkError, MetadataError."""
+    nodes = _Nodes(store)
+    return nodes.onto(image, (), next_producer_id=_next_producer_id(nodes))
+
+
 def read_acls(store: MetadataStore, image: ClusterImage) -> ClusterImage:
     """Return `image` with all ACLs of a tree. Blocks. Raises NetworkError, MetadataError."""
     nodes = _Nodes(store)
@@ -139,6 +146,7 @@ def reread(store: MetadataStore, image: ClusterImage, parts: Parts) -> TreeReadi
             *(layout.topic_path(each) for each in parts.topics),
             *(layout.state_path(*each) for each in parts.states),
             *(_deletion_path(each) for each in parts.deletions),
+            *([layout.PRODUCER_IDS] if parts.has_producer_ids else []),
         ]
     )
     if entities:
@@ -154,6 +162,8 @@ def reread(store: MetadataStore, image: ClusterImage, parts: Parts) -> TreeReadi
     if parts.deletions:
         marked = {each for each in parts.deletions if nodes.found[_deletion_path(each)] is not None}
         image = replace(image, deletions=(image.deletions - parts.deletions.keys()) | marked)
+    if parts.has_producer_ids:
+        image = replace(image, next_producer_id=_next_producer_id(nodes))
     return TreeReading(replace(image, position=max(image.position, nodes.position)), nodes.found)
 
 
@@ -248,10 +258,7 @@ def read_tree(store: MetadataStore) -> TreeReading:
     topics = _topics(nodes)
     client_parts = _clients(nodes)
     single = [layout.CLUSTER_ID, layout.FEATURES, layout.PRODUCER_IDS, layout.CONTROLLER]
-    cluster_id, features, producer_ids, controller = (
-        None if node is None else node.data for node in nodes.many(single)
-    )
-    last_producer_id = None if producer_ids is None else layout.load_last_producer_id(producer_ids)
+    cluster_id, features, _, controller = (None if node is None else node.data for node in nodes.many(single))
     image = ClusterImage(
         cluster_id=None if cluster_id is None else layout.load_cluster_id(cluster_id),
         brokers=_brokers(nodes),
@@ -261,7 +268,7 @@ def read_tree(store: MetadataStore) -> TreeReading:
         acls=_acls(nodes),
         **client_parts.sections(),
         features={} if features is None else layout.load_features(features),
-        next_producer_id=None if last_producer_id is None else last_producer_id + 1,
+        next_producer_id=_next_producer_id(nodes),
         controller_id=NO_BROKER if controller is None else layout.load_controller(controller),
         controller_epoch=_controller_epoch(nodes),
         deletions=_deletions(nodes),
@@ -275,6 +282,12 @@ def read_tree(store: MetadataStore) -> TreeReading:
 
 def _names_of(topics: Mapping[str, TopicImage]) -> dict[uuid.UUID, str]:
     return {each.id: each.name for each in topics.values() if each.id is not None}
+
+
+def _next_producer_id(nodes: _Nodes) -> int | None:
+    (node,) = nodes.many([layout.PRODUCER_IDS])
+    last = None if node is None else layout.load_last_producer_id(node.data)
+    return None if last is None else last + 1
 
 
 def _controller_epoch(nodes: _Nodes) -> int:

@@ -13,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -26,6 +27,7 @@ from magicbyte.engine.cluster.changes import (
     DeletionRequested,
     PartitionsCreated,
     PartitionStateChanged,
+    ProducerIdsAllocated,
     ProposedChange,
     QuotasChanged,
     ScramCredentialChanged,
@@ -57,6 +59,7 @@ from magicbyte.server.stores.znodes.readable import (
 from magicbyte.server.stores.znodes.reading import (
     Parts,
     read_acls,
+    read_producer_ids,
     read_settings,
     read_topics,
     reread,
@@ -173,7 +176,14 @@ class TreeStore:
         return _News(base, image, difference(base, image))
 
     def _read_all(self, image: ClusterImage) -> ClusterImage:
-        return read_topics(self._metadata, read_settings(self._metadata, image))
+        return read_topics(self._metadata, self._read_shared(image))
+
+    def _read_shared(self, image: ClusterImage) -> ClusterImage:
+        """Read the parts for which there is no controller: settings, quotas, credentials and producer ids."""
+        image = read_settings(self._metadata, image)
+        with contextlib.suppress(MetadataError):  # an error when a block is reserved
+            image = read_producer_ids(self._metadata, image)
+        return image
 
     def session_renewed(self) -> None:
         """Follow changes in a new session, with those that were missed without one."""
@@ -284,7 +294,11 @@ class TreeStore:
             return self._failed(base, later, stale)
         except UnknownOutcomeError as error:
             later, after = reread(self._metadata, base, parts).image, apply_all(now, changes, now.position)
-            if any(_value(later, change) != _value(after, change) for change in changes):
+            # another broker that has reserved the same producer ids leaves the same value
+            if any(
+                isinstance(change, ProducerIdsAllocated) or _value(later, change) != _value(after, change)
+                for change in changes
+            ):
                 return self._failed(base, later, error)
         except MagicbyteError as error:
             return self._failed(base, now, error)
@@ -339,6 +353,8 @@ def _parts(changes: Iterable[ProposedChange]) -> Parts:
                 parts.states[key] = None
             case DeletionRequested(topic=name) | DeletionEnded(topic=name):
                 parts.deletions[name] = None
+            case ProducerIdsAllocated():
+                parts.has_producer_ids = True
             case _:
                 parts.places[_place(change)] = None
     return parts
@@ -371,6 +387,8 @@ def _path(change: ProposedChange) -> str:
             return layout.state_path(*key)
         case DeletionRequested(topic=name) | DeletionEnded(topic=name):
             return f"{layout.DELETE_TOPICS}/{name}"
+        case ProducerIdsAllocated():
+            return layout.PRODUCER_IDS
         case _:
             return layout.config_path(*_place(change))
 
@@ -396,6 +414,8 @@ def _value(image: ClusterImage, change: ProposedChange) -> object:
             return None if (partition := image.partition(key)) is None else partition.known
         case DeletionRequested(topic=name) | DeletionEnded(topic=name):
             return name in image.deletions
+        case ProducerIdsAllocated():
+            return image.next_producer_id
     raise AssertionError(f"{type(change).__name__} is not proposed yet")
 
 
