@@ -39,8 +39,8 @@ def base() -> Iterator[Path]:
                 await created(peer, f"more-{number:02}")
             await broker.topics.alter(GOOD, lambda _: SETTINGS)
             await broker.topics.alter("more-03", lambda _: OTHERS)
-            await broker.producer_ids.fill()
-            assert broker.producer_ids.next() == 0
+            await broker.parts.producer_ids.fill()
+            assert broker.parts.producer_ids.next() == 0
 
         with_good_topic(folder)
         after_a_start(folder, make)
@@ -150,8 +150,8 @@ def test_a_producer_id_that_a_log_knows_is_not_given_again(base: Path, folder: P
         each.unlink()
 
     async def look(broker: Broker, _: Peer) -> None:
-        await broker.producer_ids.fill()
-        assert broker.producer_ids.next() == 4712
+        await broker.parts.producer_ids.fill()
+        assert broker.parts.producer_ids.next() == 4712
 
     after_a_start(path, look)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from magicbyte.engine.cluster.changes import PRODUCER_ID_BLOCK
 from magicbyte.engine.cluster.image import ClusterImage
-from magicbyte.engine.cluster.producer_ids import PRODUCER_ID_BLOCK
 from magicbyte.engine.errors import MetadataError, NoProducerIdError, UnknownOutcomeError
 from magicbyte.engine.ports import NodeChange
 from magicbyte.server.metadata.memory import MemoryTree

@@ -36,6 +36,9 @@ from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
 from magicbyte.engine.replication.state import KnownState
 from magicbyte.engine.sentinels import NO_BROKER
 
+PRODUCER_ID_BLOCK: Final = 1000
+"""The number of producer ids that a broker reserves at once."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -186,6 +189,11 @@ class ProducerIdsAllocated:
 
     broker_id: int
     next_producer_id: int
+
+    @property
+    def first_of_block(self) -> int:
+        """The first of these ids, if they are one block."""
+        return self.next_producer_id - PRODUCER_ID_BLOCK
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
-from magicbyte.engine.cluster.changes import ProducerIdsAllocated
+from magicbyte.engine.cluster.changes import PRODUCER_ID_BLOCK, ProducerIdsAllocated
 from magicbyte.engine.cluster.image import ClusterImage
-
-PRODUCER_ID_BLOCK: Final = 1000
-"""The number of producer ids that are reserved at once."""
 
 
 def next_block(image: ClusterImage, broker_id: int, last_in_logs: Callable[[], int]) -> ProducerIdsAllocated:
@@ -20,8 +16,3 @@ def next_block(image: ClusterImage, broker_id: int, last_in_logs: Callable[[], i
     """
     first = last_in_logs() + 1 if image.next_producer_id is None else image.next_producer_id
     return ProducerIdsAllocated(broker_id, first + PRODUCER_ID_BLOCK)
-
-
-def first_of(block: ProducerIdsAllocated) -> int:
-    """Return the first id of a block."""
-    return block.next_producer_id - PRODUCER_ID_BLOCK

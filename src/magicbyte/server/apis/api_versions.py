@@ -16,8 +16,8 @@ from magicbyte.engine.protocol.messages.api_versions import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, KIB, Route
+from magicbyte.server.settings.offer import TRANSACTION_VERSION
 from magicbyte.server.settings.versions import versions_response
-from magicbyte.server.stores.znodes.features import TRANSACTION_VERSION
 
 if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts

@@ -46,7 +46,6 @@ class BrokerParts:
     appends: Appends
     coordinators: Coordinators
     background: Background
-    producer_ids: ProducerIds
     sessions: Sessions
     leader_throttle: ReplicationThrottle
     authorizer: Authorizer | None
@@ -55,6 +54,13 @@ class BrokerParts:
     def topic_changes(self) -> TopicChanges:
         """Creates and deletes topics."""
         return TopicChanges(self.runtime, self.topics, self.replicas, self.coordinators, self.background)
+
+    @cached_property
+    def producer_ids(self) -> ProducerIds:
+        """Gives producer ids."""
+        from magicbyte.server.stores.producer_ids import ProducerIds
+
+        return ProducerIds.of(self.cluster_store, self.runtime, self.logs)
 
     @cached_property
     def verification(self) -> VerificationServices:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.cluster.acls import AclOperation
-from magicbyte.engine.cluster.producer_ids import PRODUCER_ID_BLOCK
+from magicbyte.engine.cluster.changes import PRODUCER_ID_BLOCK
 from magicbyte.engine.errors import (
     ErrorCode,
     NotControllerError,

@@ -46,7 +46,6 @@ from magicbyte.server.serving.threads import SystemThreads, Threads
 from magicbyte.server.settings.kept_format import warn_beyond
 from magicbyte.server.stores.cluster_view import ClusterView
 from magicbyte.server.stores.membership import membership_of
-from magicbyte.server.stores.producer_ids import ProducerIds
 from magicbyte.server.stores.topic_logs import log_config_of, refused_of
 from magicbyte.server.stores.topics import Topics
 
@@ -93,7 +92,6 @@ class Broker:
     logs: LogDirectory
     topics: Topics
     cluster_view: ClusterView
-    producer_ids: ProducerIds
     appends: Appends
     parts: BrokerParts
     """All parts, as handlers get them."""
@@ -216,8 +214,6 @@ class Broker:
             names = ", ".join(self.topics.adopted[:20])
             why = "topics without metadata are adopted; they keep all their records until they get settings"
             log.warning("%s: %s: %s", path, why, names)
-        runtime = self.runtime
-        self.producer_ids = ProducerIds(store, self.node_id, runtime.directory, runtime.spawn, self._last_producer_id)
 
     def _make_services(self, background: Background) -> None:
         """Create the services on the opened logs, each with the parts that it uses."""
@@ -247,7 +243,7 @@ class Broker:
             )
         self.appends = Appends(runtime, self.replicas)
         services = CoordinatorServices(runtime, topics, self.logs, self.replicas, self.appends, topics.led_at_once)
-        self.coordinators = Coordinators(services, self.producer_ids.next, self._peers)
+        self.coordinators = Coordinators(services, lambda: self.parts.producer_ids.next(), self._peers)
 
     def _peers(self) -> Peers:
         from magicbyte.server.stores.peers import Peers
@@ -268,16 +264,10 @@ class Broker:
             self.appends,
             self.coordinators,
             background,
-            self.producer_ids,
             self.fetch_sessions,
             self.leader_throttle,
             self.authorizer,
         )
-
-    def _last_producer_id(self) -> int:
-        """Return the largest producer id in the logs; -1 if there is none."""
-        known = (each.producer_id for log in self.logs.logs.values() for each in log.producers.snapshot().producers)
-        return max(known, default=-1)
 
     async def _listen(self) -> None:
         config = self.config

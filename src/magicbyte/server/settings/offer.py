@@ -18,6 +18,8 @@ from magicbyte.engine.releases import FIRST_WITH_FEATURES, Release, inter_broker
 from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.versions import versions_response
 
+TRANSACTION_VERSION: Final = "transaction.version"
+"""The name of the feature whose level is `Offer.transaction_version`."""
 _FIRST, _FIRST_AFTER = "0.8.2", "4.2"
 _OWN_PROTOCOL: Final = (2, 8)
 

@@ -22,7 +22,6 @@ from magicbyte.server.stores.znodes import cluster
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
 from magicbyte.server.stores.znodes.election import elect
 from magicbyte.server.stores.znodes.salvage import open_metadata
-from magicbyte.server.stores.znodes.salvaged import keep_all
 from magicbyte.server.stores.znodes.store import TreeStore
 from magicbyte.server.stores.znodes.writing import WritingTerms
 
@@ -66,7 +65,7 @@ class OwnCluster:
         """Open the tree in the log directory: see `Membership.open`."""
         self._runtime = runtime
         Path(path).mkdir(parents=True, exist_ok=True)
-        self.metadata, salvaged = open_metadata(Path(path), runtime.clock, keep_all)
+        self.metadata, salvaged = open_metadata(Path(path), runtime.clock, _keep_all)
         if salvaged is not None:
             log.error("%s", salvaged)
         self._opened.callback(self.metadata.close)
@@ -141,3 +140,9 @@ class OwnCluster:
 
     def abandon(self) -> None:
         """Leave the file as it is."""
+
+
+def _keep_all(metadata: MetadataStore) -> None:
+    from magicbyte.server.stores.znodes.salvaged import keep_all
+
+    keep_all(metadata)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from magicbyte.engine.cluster.changes import ProducerIdsAllocated
-from magicbyte.engine.cluster.producer_ids import PRODUCER_ID_BLOCK, first_of, next_block
+from magicbyte.engine.cluster.changes import PRODUCER_ID_BLOCK, ProducerIdsAllocated
+from magicbyte.engine.cluster.producer_ids import next_block
 from magicbyte.engine.cluster.store import change
 from magicbyte.engine.errors import MagicbyteError, NoProducerIdError
 from magicbyte.engine.printable import logger
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from magicbyte.engine.cluster.changes import ProposedChange
     from magicbyte.engine.cluster.image import ClusterImage
     from magicbyte.engine.cluster.store import ClusterStore
+    from magicbyte.engine.log.live.log_directory import LogDirectory
+    from magicbyte.server.serving.runtime import Runtime
 
 log = logger(__name__)
 
@@ -40,6 +42,16 @@ class ProducerIds:
         self._store, self._broker_id, self._last_in_logs = store, broker_id, last_in_logs
         self._directory, self._spawn = directory, spawn
         self._next = self._end = 0
+
+    @classmethod
+    def of(cls, store: ClusterStore, runtime: Runtime, logs: LogDirectory) -> ProducerIds:
+        """Return those of a broker."""
+
+        def last_in_logs() -> int:
+            known = (each.producer_id for log in logs.logs.values() for each in log.producers.snapshot().producers)
+            return max(known, default=-1)
+
+        return cls(store, runtime.node_id, runtime.directory, runtime.spawn, last_in_logs)
 
     def next(self) -> int:
         """Return a unique id. Raises NoProducerIdError without one; then a block is reserved soon."""
@@ -76,4 +88,4 @@ class ProducerIds:
             return [block]
 
         await change(self._store, decide)
-        return first_of(block)
+        return block.first_of_block

@@ -29,12 +29,13 @@ from magicbyte.engine.releases import registration_version
 from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 from magicbyte.server.metadata.current import CurrentStore
 from magicbyte.server.metadata.on_loop import LoopStore
+from magicbyte.server.settings.offer import TRANSACTION_VERSION
 from magicbyte.server.stores.controller import ControllerService
 from magicbyte.server.stores.links import Links
 from magicbyte.server.stores.topic_control import AnnouncedTopics
 from magicbyte.server.stores.znodes import cluster
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
-from magicbyte.server.stores.znodes.features import TRANSACTION_VERSION, finalize
+from magicbyte.server.stores.znodes.features import finalize
 from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.states import StateNodes
 from magicbyte.server.stores.znodes.writing import WritingTerms

@@ -7,15 +7,14 @@ stop. Protocol 2 of transactions needs every broker: partition leaders write rec
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from magicbyte.engine.errors import BadVersionError, InvalidConfigError, NodeExistsError
+from magicbyte.server.settings.offer import TRANSACTION_VERSION
 from magicbyte.server.stores.znodes import layout
 
 if TYPE_CHECKING:
     from magicbyte.server.metadata.on_loop import LoopStore
-
-TRANSACTION_VERSION: Final = "transaction.version"
 
 
 async def finalize(store: LoopStore, broker_id: int, level: int) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
-from magicbyte.engine.cluster.producer_ids import PRODUCER_ID_BLOCK
+from magicbyte.engine.cluster.changes import PRODUCER_ID_BLOCK
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.fields import id_text

@@ -38,7 +38,6 @@ from magicbyte.engine.cluster.changes import (
     apply_all,
 )
 from magicbyte.engine.cluster.image import ClusterImage, EntityKind, PartitionImage, TopicImage
-from magicbyte.engine.cluster.producer_ids import first_of
 from magicbyte.engine.errors import BadVersionError, MetadataError
 from magicbyte.engine.ports import CreateNode, DeleteNode, NodeChange, SetNode
 from magicbyte.engine.replication.state import NEW_NODE, KnownState
@@ -385,7 +384,7 @@ def _feature(writing: _Writing, _change: FeatureChanged) -> None:
 
 
 def _producer_ids(writing: _Writing, change: ProducerIdsAllocated) -> None:
-    writing.put(layout.PRODUCER_IDS, layout.dump_producer_ids(change.broker_id, first_of(change)))
+    writing.put(layout.PRODUCER_IDS, layout.dump_producer_ids(change.broker_id, change.first_of_block))
 
 
 def _deletion_requested(writing: _Writing, change: DeletionRequested) -> None:
