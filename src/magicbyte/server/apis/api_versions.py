@@ -16,27 +16,41 @@ from magicbyte.engine.protocol.messages.api_versions import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, KIB, Route
+from magicbyte.server.serving.shared_answers import SharedAnswer
 from magicbyte.server.settings.offer import TRANSACTION_VERSION
 from magicbyte.server.settings.versions import versions_response
 
 if TYPE_CHECKING:
+    from magicbyte.engine.protocol import Message
     from magicbyte.server.apis.broker_parts import BrokerParts
+    from magicbyte.server.settings.offer import Offer
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_LEVEL_0: Final = 4
 
 
-async def api_versions(broker: BrokerParts, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
+async def api_versions(broker: BrokerParts, request: Request[ApiVersionsRequest]) -> Message:
     """Return the supported versions, and record the client's software."""
     if request.version >= API_VERSIONS_WITH_SOFTWARE:
         name, version = request.message.client_software_name, request.message.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         request.connection.software_name, request.connection.software_version = name, version
-    offer = broker.runtime.offer
+    offer, answers = broker.runtime.offer, broker.shared_answers
+    if broker.runtime.quotas.is_limiting:
+        return _offered(offer, request.version)
+    image, key = broker.cluster_store.image, (ApiKey.API_VERSIONS, request.version)
+    answer = answers.find(image, key)
+    if answer is None:
+        answer = SharedAnswer(_offered(offer, request.version), request.version)
+        answers.put(image, key, answer, len(offer.listed))
+    return answer
+
+
+def _offered(offer: Offer, version: int) -> ApiVersionsResponse:
     response = versions_response(offer.listed)
     if level := offer.transaction_version:
-        if request.version >= _FIRST_WITH_LEVEL_0:  # earlier clients could not parse a 0
+        if version >= _FIRST_WITH_LEVEL_0:  # earlier clients could not parse a 0
             response.supported_features = [
                 SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=level)
             ]

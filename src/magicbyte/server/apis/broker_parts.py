@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from magicbyte.server.coordinating.topic_changes import TopicChanges
+from magicbyte.server.serving.shared_answers import SharedAnswers
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.live.log_directory import LogDirectory
@@ -61,6 +62,11 @@ class BrokerParts:
         from magicbyte.server.stores.producer_ids import ProducerIds
 
         return ProducerIds.of(self.cluster_store, self.runtime, self.logs)
+
+    @cached_property
+    def shared_answers(self) -> SharedAnswers:
+        """The answers that follow from the cluster's image."""
+        return SharedAnswers()
 
     @cached_property
     def verification(self) -> VerificationServices:

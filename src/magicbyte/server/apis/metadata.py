@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +27,7 @@ from magicbyte.server.serving.authorization import (
     AuthorizedCaller,
 )
 from magicbyte.server.serving.routes import MANY, MIB, Route
+from magicbyte.server.serving.shared_answers import SharedAnswer
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
@@ -42,8 +44,33 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe configs, alter configs."""
 
 
-async def metadata(broker: BrokerParts, request: Request[MetadataRequest]) -> MetadataResponse:
+async def metadata(broker: BrokerParts, request: Request[MetadataRequest]) -> Message:
     """Return the brokers' addresses on the client's listener, and the topics."""
+    if broker.authorizer is not None or broker.runtime.quotas.is_limiting:
+        return await _described(broker, request)
+    view, answers, image = broker.cluster_view, broker.shared_answers, broker.cluster_store.image
+    key = _kind(request)
+    found = answers.find(image, key)
+    if found is not None and all(view.partitions(name) is seen for name, seen in found.seen):
+        return found
+    response = await _described(broker, request)
+    if not response.brokers or any(each.error_code for each in response.topics):
+        return response
+    seen = [(name, view.partitions(name)) for each in response.topics if (name := each.name) is not None]
+    answer = SharedAnswer(response, request.version, seen)
+    answers.put(image, key, answer, sum(len(each.partitions) + 1 for each in response.topics))
+    return answer
+
+
+def _kind(request: Request[MetadataRequest]) -> Hashable:
+    """Return what the answer to a request depends on, besides the cluster and whether topics may be created."""
+    message = request.message
+    asked = None if message.topics is None else tuple((each.topic_id.int, each.name) for each in message.topics)
+    operations = message.include_cluster_authorized_operations, message.include_topic_authorized_operations
+    return ApiKey.METADATA, request.version, request.connection.listener.name, operations, asked
+
+
+async def _described(broker: BrokerParts, request: Request[MetadataRequest]) -> MetadataResponse:
     message, turns = request.message, request.turns
     await broker.cluster_view.until_first_update()
     asked = message.topics

@@ -21,6 +21,7 @@ from magicbyte.engine.protocol.outcomes import Collect, codes_of
 from magicbyte.server.serving.authorization import AuthorizedCaller
 from magicbyte.server.serving.metrics import MOST_NEW, UNNAMED, ClientSoftware, now_ns
 from magicbyte.server.serving.request import ClientConnection, Handler, Request
+from magicbyte.server.serving.shared_answers import SharedAnswer
 from magicbyte.server.settings.offer import unsupported_versions
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ class Dispatcher:
         del body
         request = Request(message, version, header.client_id, connection, self._client(header.client_id or ""))
         response = await self._router.handle(bound, request)
+        if isinstance(response, SharedAnswer):
+            return await self._answer_shared(bound, request, response, header.correlation_id, started)
         pause = None
         if self._runtime.quotas.is_limiting:
             pause = self._charge(bound, request, response, size, started)
@@ -159,9 +162,30 @@ class Dispatcher:
             del message
             response = await self._router.handle(bound, request)
             pause = None
+            if isinstance(response, SharedAnswer):
+                return await self._answer_shared(bound, request, response, header.correlation_id, started)
             if runtime.quotas.is_limiting:
                 pause = self._charge(bound, request, response, size, started)
             return await self._answer_long(bound, request, response, header.correlation_id, started, pause)
+
+    async def _answer_shared(
+        self,
+        bound: _BoundRoute,
+        request: Request[Any],
+        shared: SharedAnswer,
+        correlation_id: int,
+        started: int,
+    ) -> Answer:
+        """Send an answer that others get, too. No quota is in force, so it has no throttle time."""
+        if not shared.is_encoded:
+            if request.turns.is_long or request.is_large:
+                await self._runtime.messages.run(shared.make, bound.codes)
+            else:
+                shared.make(bound.codes)
+        self._runtime.metrics.apis[bound.api.key].codes.extend(shared.codes)
+        frame = shared.frame(correlation_id)
+        self._count(bound, request.version, started)
+        return [frame]
 
     async def _answer_long(
         self,
