@@ -150,6 +150,16 @@ async def make(members: Members, client: Client, factor: int = 3, partitions: in
     await until(lambda: all(len(members.leaders("t", index)) == 1 for index in range(partitions)))
 
 
+@asynccontextmanager
+async def replicated(
+    folder: Path, brokers: int = 3, *, partitions: int = 1, **settings: str
+) -> AsyncIterator[tuple[Members, Client]]:
+    """Give a cluster in which each broker has a replica of each partition of topic t, and a client."""
+    async with cluster(folder, brokers, **settings) as members, Client(members.bootstrap) as client:
+        await make(members, client, brokers, partitions)
+        yield members, client
+
+
 async def values(client: Client, topic: str, index: int = 0) -> list[bytes | None]:
     _, end = await bounds(client, topic, index)
     return [each.value async for columns in read_records(client, topic, index, 0, end) for each in columns]

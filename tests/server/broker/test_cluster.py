@@ -20,7 +20,6 @@ from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.cluster.changes import BrokerRegistered, BrokerUnregistered
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import (
-    BrokerError,
     ErrorCode,
     MetadataError,
     NetworkError,
@@ -40,12 +39,11 @@ from magicbyte.server.stores.znodes import layout
 from magicbyte.server.stores.zookeeper_membership import ZooKeeperMembership
 from magicbyte.testing.tree import SimulatedSession
 from server.broker.builders import records
-from server.broker.clusters import Members, cluster, make, replicas, until, values
+from server.broker.clusters import Members, cluster, make, replicas, replicated, until, values
 
 
 async def test_what_is_acknowledged_is_in_every_replica_byte_for_byte(folder: Path) -> None:
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder) as (members, client):
         for _ in range(5):
             await send(client, "t", 0, records(10))
             ends = [found.log.log_end_offset for found in replicas(members)]
@@ -107,8 +105,7 @@ async def test_a_broker_that_the_controller_has_told_nothing_tells_no_client_tha
 
 
 async def test_a_broker_that_stops_hands_over_what_it_leads_first(folder: Path) -> None:
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client, partitions=3)
+    async with replicated(folder, partitions=3) as (members, client):
         await send(client, "t", 0, records(10))
         first = members.leader("t").node_id
         leaders = {members.leader("t", index).node_id for index in range(3)}
@@ -120,28 +117,8 @@ async def test_a_broker_that_stops_hands_over_what_it_leads_first(folder: Path) 
         assert len(await values(client, "t")) == 20
 
 
-async def test_a_record_that_too_few_replicas_would_have_is_refused(folder: Path) -> None:
-    async with cluster(folder, 2) as members:
-        async with Client(members.bootstrap, retry_ms=0) as client:
-            await make(members, client, 2, min_insync_replicas="2")
-            await until(lambda: len(members.isr("t")) == 2)
-            leader = members.leader("t")
-            partition = members.replica(leader, "t")
-            assert partition is not None
-        async with Client(members.bootstrap) as client:
-            await send(client, "t", 0, records(1))
-        await members.kill(3 - leader.node_id)
-        await until(lambda: len(members.isr("t")) == 1)
-        async with Client(members.bootstrap, retry_ms=0) as client:
-            with pytest.raises(BrokerError) as caught:
-                await send(client, "t", 0, records(1))
-            assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
-        assert partition.log.log_end_offset == 1
-
-
 async def test_groups_move_with_their_partition_and_keep_what_they_committed(folder: Path) -> None:
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder) as (members, client):
         await send(client, "t", 0, records(3))
         await commit_offsets(client, "group", {TopicPartition("t", 0): Committed(2)})
         for _ in range(2):
@@ -158,8 +135,7 @@ def contents(members: Members, topic: str, index: int) -> list[bytes]:
 
 
 async def test_a_deleted_topic_is_gone_from_every_broker_and_its_name_is_free(folder: Path) -> None:
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder) as (members, client):
         await send(client, "t", 0, records(3))
         await delete_topic(client, "t")
         assert members.brokers[1].topics.get("t") is None
@@ -171,16 +147,14 @@ async def test_a_deleted_topic_is_gone_from_every_broker_and_its_name_is_free(fo
 
 
 async def test_deleted_records_are_gone_from_every_replica(folder: Path) -> None:
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder) as (members, client):
         await send(client, "t", 0, records(10))
         assert await delete_records(client, "t", 0, 4) == 4
         assert {each.log.log_start_offset for each in replicas(members)} == {4}
 
 
 async def test_a_session_that_expires_is_followed_by_another(folder: Path) -> None:
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder) as (members, client):
         await send(client, "t", 0, records(1))
         leader = members.leader("t").node_id
         for number in (leader, members.brokers[leader].cluster_view.controller_id):
@@ -345,8 +319,7 @@ async def test_settings_that_change_while_a_broker_starts_are_applied(
 ) -> None:
     """It has read its logs and their settings, and is not registered yet."""
 
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, _):
         await members.stop(2)
         real = cluster_of_membership.wait_for_earlier_session
 
@@ -407,8 +380,7 @@ async def test_an_earlier_session_has_as_long_as_its_timeout_to_expire(
 
 
 async def test_a_controller_of_an_earlier_epoch_is_refused(folder: Path) -> None:
-    async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
-        await make(members, client, 1)
+    async with replicated(folder, 1) as (members, client):
         stale = UpdateMetadataRequest(controller_id=7, controller_epoch=0, broker_epoch=-1)
         answer = await client.ask_any(stale, UpdateMetadataResponse)
         assert answer.error_code == ErrorCode.STALE_CONTROLLER_EPOCH
@@ -506,8 +478,7 @@ async def test_replicas_are_equal_under_every_protocol_version(folder: Path, pro
     """Followers store what their leader has, where the version of their requests has its format."""
 
     settings = {"inter_broker_protocol_version": protocol, "log_message_format_version": form}
-    async with cluster(folder, **settings) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder, **settings) as (members, client):
         for codec in (Codec.NONE, Codec.GZIP):
             await send(client, "t", 0, records(5), ProduceOptions(codec=codec))
         found = members.contents("t")
@@ -519,8 +490,7 @@ async def test_replicas_are_equal_under_every_protocol_version(folder: Path, pro
 async def test_a_new_leader_does_not_say_less_than_its_predecessor_did(folder: Path) -> None:
     """Followers learn the high watermark with their next fetch: a new leader asks for patience (KIP-207)."""
 
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder) as (members, client):
         await send(client, "t", 0, records(10))
         for _ in range(2):
             await members.kill(members.leader("t").node_id)
@@ -533,8 +503,7 @@ def retention(members: Members) -> set[int]:
 
 
 async def test_settings_that_one_broker_changes_hold_for_all_and_a_damaged_notice_hides_none(folder: Path) -> None:
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder) as (members, client):
         await alter_configs(client, ConfigResource.TOPIC, "t", {"retention.ms": "12345"})
         await until(lambda: retention(members) == {12345})
         damaged = CreateNode(layout.CONFIG_CHANGE, b"{", sequence=True)  # both are seen in one look
@@ -545,8 +514,7 @@ async def test_settings_that_one_broker_changes_hold_for_all_and_a_damaged_notic
 
 
 async def test_partitions_that_a_topic_grows_by_are_led_and_followed(folder: Path) -> None:
-    async with cluster(folder) as members, Client(members.bootstrap) as client:
-        await make(members, client)
+    async with replicated(folder) as (members, client):
         await admin.create_partitions(client, "t", 3)
         for index in (1, 2):
             await send(client, "t", index, records(4))
@@ -556,8 +524,7 @@ async def test_partitions_that_a_topic_grows_by_are_led_and_followed(folder: Pat
 
 
 async def test_leaders_count_the_replicas_that_they_take_out_of_sync_and_into_it(folder: Path) -> None:
-    async with cluster(folder, 2, replica_lag_time_max_ms="300") as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2, replica_lag_time_max_ms="300") as (members, client):
         await until(lambda: members.is_settled("t"))
         leader = members.leader("t")
         follower = members.brokers[3 - leader.node_id]
@@ -579,8 +546,7 @@ async def test_leaders_count_the_replicas_that_they_take_out_of_sync_and_into_it
 
 
 async def test_a_broker_that_stops_follows_nothing_more_and_ends_each_fetcher_once(folder: Path) -> None:
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, _):
         await until(lambda: len(members.isr("t")) == 2)
         leader = members.leader("t")
         follower = members.brokers[3 - leader.node_id]

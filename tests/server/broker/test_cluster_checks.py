@@ -20,7 +20,7 @@ from magicbyte.engine.replication.state import PartitionState
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
 from server.broker.builders import records
-from server.broker.clusters import Members, cluster, make, replicas, until, values
+from server.broker.clusters import Members, cluster, make, replicas, replicated, until, values
 
 
 async def test_04_a_record_is_refused_if_too_few_replicas_would_have_it_and_stays_if_they_leave_later(
@@ -47,8 +47,7 @@ async def test_04_a_record_is_refused_if_too_few_replicas_would_have_it_and_stay
 
 
 async def test_07_an_order_of_the_epoch_that_is_known_is_ignored(folder: Path) -> None:
-    async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
-        await make(members, client, 1)
+    async with replicated(folder, 1) as (members, client):
         await send(client, "t", 0, records(3))
         taken = members.brokers[1].replicas
         assert isinstance(taken, ClusterReplicas)

@@ -31,7 +31,7 @@ from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers
 from magicbyte.server.partitions.writes import OPENED_BYTES
 from magicbyte.server.stores.orders import MetadataUpdate
 from server.broker.builders import made, produce, records
-from server.broker.clusters import Members, cluster, make, until
+from server.broker.clusters import Members, cluster, make, replicated, until
 from server.broker.serving import Peer
 
 LEADER_ONLY = ProduceOptions(acks=1)
@@ -70,8 +70,7 @@ def refuse_once(patch: pytest.MonkeyPatch, code: int) -> list[FetchResponse]:
 async def test_a_log_is_not_cut_by_what_the_leader_of_an_earlier_epoch_said(folder: Path) -> None:
     """The decision was made, and the lock awaited, when the controller appointed another leader."""
 
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, client):
         await send(client, "t", 0, records(3))
         fetchers, partition = await followed(members)
         key = TopicPartition("t", 0)
@@ -97,8 +96,7 @@ async def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_
             raise OutOfDescriptorsError("no descriptors")
         real(log, offset, monotonic_ms)
 
-    async with cluster(folder, 2, replica_fetch_backoff_ms="10") as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2, replica_fetch_backoff_ms="10") as (members, client):
         await send(client, "t", 0, records(3))
         fetchers, partition = await followed(members)
         fetcher, key = fetchers._by_key[TopicPartition("t", 0)], TopicPartition("t", 0)
@@ -121,8 +119,7 @@ async def test_a_log_that_could_not_be_cut_is_followed_again_with_what_is_to_be_
 async def test_a_new_partition_does_not_wait_for_the_records_of_others(folder: Path) -> None:
     """A leader answers one fetch of a follower after the other, and waits for a minute where it has no records."""
 
-    async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2, **PATIENT_LEADERS) as (members, client):
         fetchers, _ = await followed(members)
         fetcher = fetchers._by_key[TopicPartition("t", 0)]
         await until(lambda: fetcher._waits_for is not None)
@@ -134,8 +131,7 @@ async def test_a_new_partition_does_not_wait_for_the_records_of_others(folder: P
 async def test_a_partition_that_is_refused_is_fetched_again_before_others_have_records(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with cluster(folder, 2, **PATIENT_LEADERS) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2, 2)
+    async with replicated(folder, 2, partitions=2, **PATIENT_LEADERS) as (members, client):
         leader = members.leader("t", 0).node_id
         await create_topic(client, NewTopic("u", -1, -1, assignments=[(leader, 3 - leader)]))
         await followed(members)
@@ -146,8 +142,7 @@ async def test_a_partition_that_is_refused_is_fetched_again_before_others_have_r
 
 
 async def test_a_bug_in_a_fetch_does_not_end_replication(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, client):
         _, partition = await followed(members)
         real, failures = Connection.send, list[RuntimeError]()
 
@@ -168,8 +163,7 @@ async def test_a_high_watermark_is_learned_even_if_the_response_that_had_it_was_
 ) -> None:
     """The partition is followed in a new epoch when the response comes; the fetch session does not repeat it."""
 
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, client):
         fetchers, partition = await followed(members)
         rules = fetchers._by_key[TopicPartition("t", 0)]._fetcher
         real, ignored = rules.fetched, list[Answered]()
@@ -188,8 +182,7 @@ async def test_a_high_watermark_is_learned_even_if_the_response_that_had_it_was_
 async def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, client):
         fetchers, partition = await followed(members)
         fetcher = fetchers._by_key[TopicPartition("t", 0)]
         answers = refuse_once(monkeypatch, 9999)
@@ -205,8 +198,7 @@ async def test_an_error_that_is_not_known_delays_only_the_partition_that_has_it(
 
 
 async def test_records_are_not_deleted_from_a_log_that_became_a_followers_meanwhile(folder: Path) -> None:
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, client):
         await send(client, "t", 0, records(3))
         await followed(members)
         leader = members.leader("t")
@@ -248,8 +240,7 @@ async def test_a_bug_in_an_append_delays_only_the_partition_that_has_it(
             raise RuntimeError("a bug")
         return real(log, *given)
 
-    async with cluster(folder, 2, num_replica_fetchers="1") as members, Client(members.bootstrap) as client:
-        await make(members, client, 2, 3)
+    async with replicated(folder, 2, partitions=3, num_replica_fetchers="1") as (members, client):
         partitions = [(await followed(members, index))[1] for index in range(3)]
         monkeypatch.setattr(PartitionLog, "append", failing)
         for index in range(3):
@@ -284,8 +275,7 @@ async def test_a_follower_waits_for_the_memory_to_open_a_large_wrapper(folder: P
 async def test_a_topic_that_is_deleted_while_its_records_are_appended_is_refused_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, _):
         await until(lambda: members.is_settled("t"))
         leader = members.leader("t")
         real = leader.appends.append_all
@@ -306,8 +296,7 @@ async def test_a_topic_that_is_deleted_while_its_records_are_appended_is_refused
 async def test_a_follower_that_is_removed_while_its_fetch_is_read_is_refused_as_others_are(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with cluster(folder, 2) as members, Client(members.bootstrap) as client:
-        await make(members, client, 2)
+    async with replicated(folder, 2) as (members, client):
         await send(client, "t", 0, records(1))
         await followed(members)
         leader = members.leader("t")

@@ -59,6 +59,10 @@ async def test_29_to_32_partitions_join_by_their_records_and_each_end_raises_the
         following = await done(peer, pair)
         assert following == Pair(pair.producer_id, 1)
         assert await send(peer, pair, A, 2, b"late", version=12) == (47, -1)
+        assert await send(peer, pair, C, 0, b"late", version=12) == (
+            47,
+            -1,
+        )  # only the coordinator knows the epoch there
         assert await send(peer, following, A, 0, b"dropped", version=12) == (0, 3)
         assert await end_and_raise(peer, pair) == (90, Pair(-1, -1))
         last = await done(peer, following, commit=False)

@@ -26,7 +26,7 @@ from magicbyte.server.coordinating.coordinating import has_partition
 from magicbyte.server.coordinating.partition_checks import _Question, _Questions
 from magicbyte.server.stores.peers import PeerLink
 from magicbyte.server.stores.znodes import layout
-from server.broker.clusters import Members, cluster, make, until
+from server.broker.clusters import Members, cluster, make, replicated, until
 from server.broker.serving import Peer
 from server.broker.test_protocol_2 import RELEASE, SOFTWARE, done
 from server.broker.test_transaction_moves import SETTINGS, A, B, C, coordinator, values
@@ -51,8 +51,7 @@ PLACE = TopicPartition("t", 0)
 @asynccontextmanager
 async def verifying(folder: Path, **settings: str) -> AsyncIterator[Members]:
     """Give three brokers, with a topic of three partitions, each led by another, and a coordinator of transactions."""
-    async with cluster(folder, **SETTINGS, **ONE_OF_GROUPS, **settings) as members, Client(members.bootstrap) as client:
-        await make(members, client, partitions=3)
+    async with replicated(folder, partitions=3, **SETTINGS, **ONE_OF_GROUPS, **settings) as (members, _):
         await until(lambda: all(has_partition(each.topics, *C) for each in members.brokers.values()))
         peer = await Peer.of(members.brokers[1])
         while await found(peer):
@@ -61,9 +60,9 @@ async def verifying(folder: Path, **settings: str) -> AsyncIterator[Members]:
         yield members
 
 
-def far(members: Members, broker: Broker) -> tuple[str, int]:
-    """Return a partition that another broker leads."""
-    return next(each for each in (A, B, C) if members.leader(*each) is not broker)
+def far(members: Members, broker: Broker) -> list[tuple[str, int]]:
+    """Return the two partitions that other brokers lead: test_protocol_2.py has those that the coordinator leads."""
+    return [each for each in (A, B, C) if members.leader(*each) is not broker]
 
 
 async def sent(
@@ -81,19 +80,19 @@ async def sent(
 
 async def test_partitions_join_by_their_records_at_leaders_on_other_brokers(tmp_path: Path) -> None:
     async with verifying(tmp_path, as_version=RELEASE) as members:
-        _, peer = await coordinator(members)
-        pair = await begin(peer)
-        for place in (A, B, C):
+        broker, peer = await coordinator(members)
+        pair, places = await begin(peer), far(members, broker)
+        for place in places:
             assert await sent(members, pair, place, 0, b"kept") == 0
         following = await done(peer, pair)
         assert following == Pair(pair.producer_id, 1)
-        for place in (A, B, C):
+        for place in places:
             assert await sent(members, pair, place, 1, b"late") == 47
             assert await sent(members, following, place, 0, b"dropped") == 0
         assert await end_and_raise(peer, pair) == (90, Pair(-1, -1))
         await done(peer, following, commit=False)
-        assert [await values(members, place) for place in (A, B, C)] == [[b"kept", b"dropped"]] * 3
-        for place in (A, B, C):
+        assert [await values(members, place) for place in places] == [[b"kept", b"dropped"]] * 2
+        for place in places:
             reader = await Peer.of(members.leader(*place))
             assert (await read(reader, place)).aborted == [(pair.producer_id, 2)]
             reader.close()
@@ -130,15 +129,15 @@ async def test_offsets_join_a_transaction_that_another_broker_coordinates(tmp_pa
 
 async def test_55_77_late_records_are_refused_by_leaders_on_other_brokers_in_protocol_1(tmp_path: Path) -> None:
     async with verifying(tmp_path) as members:
-        _, peer = await coordinator(members)
-        pair = await begin(peer)
-        for place in (A, B, C):
+        broker, peer = await coordinator(members)
+        pair, places = await begin(peer), far(members, broker)
+        for place in places:
             assert [await sent(members, pair, place, 0, b"a", version=each) for each in (9, 11)] == [48, 120]
-        assert await add(peer, pair, A, B, C) == [0, 0, 0]
-        for place in (A, B, C):
+        assert await add(peer, pair, *places) == [0, 0]
+        for place in places:
             assert await sent(members, pair, place, 0, b"a", version=9) == 0
         await ended(peer, pair)
-        for place in (A, B, C):
+        for place in places:
             assert await sent(members, pair, place, 1, b"late", version=9) == 48
             leader = await Peer.of(members.leader(*place))
             assert (await read(leader, place)).last_stable_offset == 2
@@ -150,7 +149,7 @@ async def test_55_77_late_records_are_refused_by_leaders_on_other_brokers_in_pro
 async def test_56_records_wait_at_their_producer_while_the_coordinator_moves(tmp_path: Path) -> None:
     async with verifying(tmp_path, as_version=RELEASE) as members:
         broker, peer = await coordinator(members)
-        pair, place = await begin(peer), far(members, broker)
+        pair, place = await begin(peer), far(members, broker)[0]
         await members.kill(broker.node_id)
         peer.close()
         assert await sent(members, pair, place, 0, b"a") == 0
@@ -165,7 +164,7 @@ async def test_56_records_are_refused_with_19_while_the_coordinator_does_not_ans
 ) -> None:
     async with verifying(tmp_path) as members:
         broker, peer = await coordinator(members)
-        pair, place = await begin(peer), far(members, broker)
+        pair, place = await begin(peer), far(members, broker)[0]
         await add(peer, pair, place)
 
         async def silent(*_: object, **__: object) -> None:
@@ -187,7 +186,7 @@ async def test_the_producer_gets_the_coordinators_error_for_the_whole_request(
 ) -> None:
     async with verifying(tmp_path) as members:
         broker, peer = await coordinator(members)
-        pair, place = await begin(peer), far(members, broker)
+        pair, place = await begin(peer), far(members, broker)[0]
 
         async def refusing(*_: object, **__: object) -> AddPartitionsToTxnResponse:
             return AddPartitionsToTxnResponse(error_code=code)
@@ -230,7 +229,7 @@ async def test_many_transactions_are_asked_about_together(tmp_path: Path, monkey
     async with verifying(tmp_path) as members:
         broker, peer = await coordinator(members)
         ids = [f"x{each}" for each in range(40)]
-        place = far(members, broker)
+        place = far(members, broker)[0]
         pairs = [await begin(peer, each) for each in ids]
         for pair, key in zip(pairs, ids, strict=True):
             assert await add(peer, pair, place, key=key) == [0]

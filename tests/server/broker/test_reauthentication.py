@@ -123,6 +123,7 @@ async def test_a_third_login_within_a_second_of_the_second_is_not_begun_and_ends
         assert await raw.ask(METADATA)
         broker.clock.advance(1000)
         assert error_of(await raw.shake()) == 0
+        assert error_of(await raw.authenticate(ALICE)) == 0
 
 
 async def test_a_large_request_is_answered_behind_a_second_login() -> None:

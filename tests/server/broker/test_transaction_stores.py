@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,8 @@ def test_a_bug_in_an_append_is_reported_and_the_next_request_is_served(
 
 
 async def test_a_bug_after_an_append_ends_no_other(tmp_path: Path, monkeypatch: Patch) -> None:
-    async with serving(tmp_path, **ONE) as (broker, peer):
+    async with AsyncExitStack() as running:
+        broker, peer = await running.enter_async_context(serving(tmp_path, **ONE))
         pair = await begin(peer)
         stored = once(broker.transactions.coordinator.stored, ValueError("a fault"))
         monkeypatch.setattr(broker.transactions.coordinator, "stored", stored)
@@ -136,6 +137,7 @@ async def test_a_bug_after_an_append_ends_no_other(tmp_path: Path, monkeypatch: 
         assert await add(peer, pair, A) == [0]
         asking.cancel()
         lost.close()
+        await hurried(running.aclose(), 6)  # the response that the bug kept back is awaited
 
 
 @asynccontextmanager

@@ -687,7 +687,7 @@ def test_acls_that_cannot_be_read_stay_as_they_were_until_they_can(caplog: pytes
         await until(lambda: bool(caplog.records))
         assert cluster.store.image.acls == {}
         cluster.session.is_away = False
-        await until(lambda: cluster.store.image.acls == {ORDERS: {READ}})
+        await hurried(until(lambda: cluster.store.image.acls == {ORDERS: {READ}}), 3)
 
     run(work)
     assert "changed ACLs cannot be read yet, the former ones apply" in caplog.records[0].getMessage()
