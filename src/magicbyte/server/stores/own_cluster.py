@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from magicbyte.engine.cluster.brokers import RegisteredBroker, Registration
-from magicbyte.engine.cluster.changes import BrokerRegistered, ControllerChanged
+from magicbyte.engine.cluster.changes import BrokerRegistered
 from magicbyte.engine.printable import logger
-from magicbyte.engine.releases import registration_version
 from magicbyte.engine.sentinels import NO_EPOCH
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.stores.topic_control import OwnTopics
 from magicbyte.server.stores.znodes import cluster
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
-from magicbyte.server.stores.znodes.election import elect
 from magicbyte.server.stores.znodes.salvage import open_metadata
 from magicbyte.server.stores.znodes.store import TreeStore
 from magicbyte.server.stores.znodes.writing import WritingTerms
@@ -76,7 +74,7 @@ class OwnCluster:
             runtime.reading,
             runtime.writing,
             runtime.spawn,
-            lambda: WritingTerms(runtime.clock.now_ms(), self._config.tree_protocol),
+            lambda: WritingTerms.of(self._config, runtime.clock.now_ms()),
         )
         self.cluster_id = cluster.found_cluster(self.metadata, known_id, runtime.new_uuid)
         await store.start()
@@ -121,15 +119,8 @@ class OwnCluster:
 
     async def join(self, registration: Callable[[], Registration]) -> None:
         """Register the broker, and make it the controller."""
-        broker_id, clock, content = self._runtime.node_id, self._runtime.clock, registration()
-        store = LoopStore(self.metadata)  # on the loop, because nothing is served yet
-        version = registration_version(self._config.inter_broker_protocol_version)
-        own = cluster.OwnRegistration(content, clock.now_ms(), version)
-        self.broker_epoch = await cluster.register(store, broker_id, own)
-        election = await elect(store, broker_id, clock)
-        this_broker = RegisteredBroker(broker_id, self.broker_epoch, content)
-        controller = ControllerChanged(election.controller, election.epoch)
-        self.cluster_store.follow([BrokerRegistered(this_broker), controller])
+        self.broker_epoch = await self.cluster_store.register(self._runtime.node_id, registration())
+        await self.cluster_store.take_control(self._runtime.node_id)
 
     async def leave(self, view: ClusterView) -> None:
         """Do nothing: no other broker can lead."""
