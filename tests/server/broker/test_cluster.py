@@ -30,8 +30,8 @@ from magicbyte.engine.ports import CreateNode, MetadataStore, SessionEvent, Sess
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.releases import line_of, protocol_version
+from magicbyte.engine.replication.state import PartitionOrder
 from magicbyte.server.metadata.on_loop import LoopStore, OpenSession
-from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
 from magicbyte.server.serving.threads import ended
 from magicbyte.server.stores import znodes
 from magicbyte.server.stores.znodes import cluster as cluster_of_membership
@@ -391,7 +391,6 @@ async def test_a_request_that_waits_while_the_broker_registers_again_is_refused(
     async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
         await client.topics()
         broker = members.brokers[1]
-        assert isinstance(broker.replicas, ClusterReplicas)
         assert isinstance(broker.membership, ZooKeeperMembership)
         before, turn = broker.replicas.controller, broker.replicas.turn
         async with turn:
@@ -529,8 +528,7 @@ async def test_leaders_count_the_replicas_that_they_take_out_of_sync_and_into_it
         leader = members.leader("t")
         follower = members.brokers[3 - leader.node_id]
         before = leader.runtime.metrics.isr_shrinks, leader.runtime.metrics.isr_expands
-        assert isinstance(follower.replicas, ClusterReplicas)
-        fetchers, key = follower.replicas._fetchers, TopicPartition("t", 0)
+        fetchers, key = follower.replicas.replication.fetchers, TopicPartition("t", 0)
         await until(lambda: key in fetchers.partitions)
         fetchers.forget(key)
         await send(client, "t", 0, records(1), ProduceOptions(acks=1))  # which the follower does not have
@@ -554,14 +552,13 @@ async def test_a_broker_that_stops_follows_nothing_more_and_ends_each_fetcher_on
         partition = members.replica(follower, "t")
         assert partition is not None
         replicas = follower.replicas
-        assert isinstance(replicas, ClusterReplicas)
-        fetchers, key = replicas._fetchers, TopicPartition("t", 0)
+        fetchers, key = replicas.replication.fetchers, TopicPartition("t", 0)
         assert key in fetchers.partitions
         fetchers.forget(key)
         await asyncio.gather(fetchers.close_idle(), replicas.close(), fetchers.close_idle())
         state = members.leader("t").replicas.partition("t", 0).led().state
         later = replace(state, leader_epoch=state.leader_epoch + 1)
-        order = Order(key, later, 1, (leader.node_id, follower.node_id))
+        order = PartitionOrder(key, later, 1, (leader.node_id, follower.node_id))
         address = ("127.0.0.1", leader.ports["PLAINTEXT"])
         codes = await replicas.take_orders([order], {leader.node_id: address})
         assert codes == {key: ErrorCode.NONE}

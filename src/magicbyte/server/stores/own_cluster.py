@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.links import Links
     from magicbyte.server.stores.lone_controller import LoneController
     from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.znodes.member_store import MemberStore
     from magicbyte.server.stores.znodes.states import StateNodes
 
     AdoptFormats: TypeAlias = Callable[[BrokerConfig, MetadataStore, LogDirectory], None]
@@ -49,6 +50,7 @@ class OwnCluster:
     cluster_store: TreeStore
     topic_control: OwnTopics
     broker_epoch = NO_EPOCH
+    takes_orders = False
 
     def __init__(self, config: BrokerConfig, adopt: AdoptFormats) -> None:
         self._config, self._adopt = config, adopt
@@ -90,6 +92,11 @@ class OwnCluster:
     def states(self) -> StateNodes:
         """There are none."""
         raise AssertionError("no partition has a follower")
+
+    @property
+    def announcements(self) -> MemberStore:
+        """There are none."""
+        raise AssertionError("no controller announces anything")
 
     def logs_opened(self, logs: LogDirectory) -> None:
         """Commit all records, as there is no other replica, and adopt the formats of the directory."""

@@ -64,6 +64,7 @@ class ZooKeeperMembership:
     cluster_id: str
     cluster_store: MemberStore
     topic_control = AnnouncedTopics()
+    takes_orders = True
     links: Links
     controller: ControllerService
 
@@ -119,6 +120,11 @@ class ZooKeeperMembership:
             connect=self.links.connect,
             on_change=self._controller_changed,
         )
+
+    @property
+    def announcements(self) -> MemberStore:
+        """Take what the controller announces."""
+        return self.cluster_store
 
     def _controller_changed(self) -> None:
         self.cluster_store.follow([ControllerChanged(self.controller.controller_id, self.controller.epoch)])
