@@ -37,6 +37,31 @@ def page(name: str) -> str:
     return (ROOT / "docs" / name).read_text(encoding="utf-8")
 
 
+class EvidenceRow(NamedTuple):
+    """A row of a table *Evidence*: without the evidence, the command draws not the conclusion, but the other one."""
+
+    command: str
+    conclusion: str
+    evidence: str
+    without: str
+    status: int
+
+
+def evidence(*names: str) -> list[EvidenceRow]:
+    """Return the rows of the tables *Evidence* of pages in `docs/commands`. Where they name no command it is ""."""
+    rows = []
+    for name in names:
+        (table,) = re.findall(
+            r"^## Evidence$.*?^\|[-|]+\|$\n((?:\|[^\n]*\n)+)", page(f"commands/{name}"), re.MULTILINE | re.DOTALL
+        )
+        for line in table.splitlines():
+            *command, conclusion, seen, without, status = (
+                cell.strip().replace("`", "") for cell in line.strip("|").split("|")
+            )
+            rows.append(EvidenceRow("".join(command), conclusion, seen, without, int(status)))
+    return rows
+
+
 def commands_of(text: str) -> Iterator[Typed]:
     """Yield the commands of the blocks of `sh`. Lines of a shell are run as they are reached."""
     for line in (line for block in blocks(text, "sh") for line in block.splitlines()):

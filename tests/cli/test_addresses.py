@@ -2,53 +2,13 @@
 
 from pathlib import Path
 
-import click
 import pytest
 
+from cli.builders import BESIDE, options
 from cli.command import run
-from cli.test_outputs import commands
-from magicbyte.cli.mirror_translate import translate
 
-COMMANDS = {**dict(commands()), "mirror translate": translate}
-BESIDE = {  # what a command line needs besides the option
-    "cat": "kafka://{}/t",
-    "diff": "kafka://{}/t kafka://{}/t",
-    "inventory": "kafka://{}/t",
-    "configs describe": "-t t",
-    "configs set": "-t t retention.ms=1",
-    "configs unset": "-t t retention.ms",
-    "consume": "-t t",
-    "groups delete": "g",
-    "groups describe": "g",
-    "groups reset-offsets": "g -t t --to-earliest",
-    "metadata export": "--dir .",
-    "metadata import": "--dir .",
-    "migrate apply": "--topic t --to 1",
-    "migrate rollback": "--broker 0 --to 0",
-    "mirror": "--topics .* --from a:1 --to b:1",
-    "mirror translate": "--from a:1 --to b:1 --group g",
-    "produce": "-t t",
-    "rescue": ".",
-    "topics create": "t",
-    "topics delete": "t",
-    "topics describe": "t",
-    "topics elect": "--all",
-    "topics reassign": "--plan plan.json --verify",
-    "transactions abort": "--topic t --partition 0 --start-offset 0 --yes",
-    "transactions describe": "id",
-}
 PAGES = {("plan", "--http"), *((f"migrate {name}", "--metrics") for name in ("check", "canary", "status", "next"))}
 """Options for a page of metrics, HOST:PORT or a URL: tests/test_addresses.py."""
-
-
-def options() -> list[tuple[str, str]]:
-    """Return every command with each of its options that take an address."""
-    return [
-        (name, parameter.opts[0])
-        for name, command in COMMANDS.items()
-        for parameter in command.params
-        if isinstance(parameter, click.Option) and "HOST:PORT" in (parameter.metavar or "")
-    ]
 
 
 def test_the_options_are_found() -> None:

@@ -5,16 +5,14 @@ cases.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from access.client.broker import scripted
+from cli.builders import Groups
 from cli.command import run
-from cli.test_groups import Groups
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from magicbyte.engine.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
@@ -23,30 +21,11 @@ from magicbyte.engine.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from pages import EvidenceRow, evidence
 
 DOCS = Path(__file__).parents[2] / "docs/commands"
 DESCRIBE_GROUPS, LIST_GROUPS, LIST_REASSIGNMENTS, NEW_DESCRIBE = 15, 16, 46, 69
 RESET = ["reset-offsets", "--to-latest"]
-
-
-class Row(NamedTuple):
-    """A row of the tables: without the evidence, the command does not draw the conclusion."""
-
-    command: str
-    conclusion: str
-    evidence: str
-    without: str
-    status: int
-
-
-def rows() -> Iterator[Row]:
-    for page in ("groups.md", "cluster.md"):
-        text = (DOCS / page).read_text(encoding="utf-8")
-        (table,) = re.findall(r"^## Evidence$.*?^\|[-|]+\|$\n((?:\|[^\n]*\n)+)", text, re.MULTILINE | re.DOTALL)
-        for line in table.splitlines():
-            *command, conclusion, evidence, without, status = (cell.strip() for cell in line.strip("|").split("|"))
-            name = command[0].strip("`") if command else "status"
-            yield Row(name, conclusion, evidence.replace("`", ""), without, int(status))
 
 
 class World(Groups):
@@ -116,10 +95,11 @@ TAKEN = {
     "a leader of each partition": unled_topic,
     "all replicas of each partition in sync": unsynced_topic,
 }
-ROWS = list(rows())
+STATUS = ""  # the table of cluster.md names no command
+ROWS = evidence("groups.md", "cluster.md")
 
 
-def arguments(row: Row, bootstrap: str) -> list[str]:
+def arguments(row: EvidenceRow, bootstrap: str) -> list[str]:
     everything = {
         "list": ["groups", "list"],
         "describe": ["groups", "describe", "--all-groups" if "--all-groups" in row.conclusion else "g"],
@@ -131,7 +111,7 @@ def arguments(row: Row, bootstrap: str) -> list[str]:
             "topic:0",
             *(["--zookeeper"] if "--zookeeper" in row.evidence else []),
         ],
-        "status": ["cluster", "status"],
+        STATUS: ["cluster", "status"],
     }
     return [*everything[row.command], "-b", bootstrap, "--format", "json"]
 
@@ -140,8 +120,8 @@ def test_no_row_is_without_a_case() -> None:
     assert {row.evidence for row in ROWS} == TAKEN.keys() | {"an answer of a broker"}
 
 
-def is_not_known(row: Row, document: Any) -> bool:
-    if row.command == "status":
+def is_not_known(row: EvidenceRow, document: Any) -> bool:
+    if row.command == STATUS:
         return document["healthy"] is None
     if "members" in row.conclusion:
         return document[0]["members"] is None
@@ -149,7 +129,7 @@ def is_not_known(row: Row, document: Any) -> bool:
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.evidence in TAKEN], ids=lambda row: "-".join(row[:3]))
-def test_without_its_evidence_a_conclusion_is_not_drawn(row: Row) -> None:
+def test_without_its_evidence_a_conclusion_is_not_drawn(row: EvidenceRow) -> None:
     with scripted(TAKEN[row.evidence]()) as address:
         done = run(*arguments(row, address))
     assert done.exit_code == row.status, done.stderr
@@ -177,7 +157,7 @@ def test_with_all_evidence_the_conclusions_are_drawn() -> None:
     assert [each["group"] for each in found["list"]] == ["g"]
     assert (found["describe"][0]["members"], found["describe"][0]["partitions"][0]["lag"]) == ([], 4)
     assert found["reset-offsets"]["partitions"][0]["offset"] == 9
-    assert found["status"]["healthy"] is True
+    assert found[STATUS]["healthy"] is True
 
 
 def test_no_answer_of_a_broker_is_no_verdict(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
-from access.client.broker import ScriptedBroker, scripted
+from access.client.broker import scripted
+from cli.builders import Groups
 from cli.command import run
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.groups import Committed, commit_offsets
@@ -22,23 +23,12 @@ from magicbyte.engine.protocol.messages.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorResponse
 from magicbyte.engine.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
-from magicbyte.engine.protocol.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
 from magicbyte.engine.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 from magicbyte.engine.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
-    OffsetFetchResponsePartition,
-    OffsetFetchResponseTopic,
 )
 from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
@@ -260,38 +250,6 @@ def test_a_reset_that_makes_no_sense_is_one_line(options: list[str], said: str, 
 
 
 # ---- brokers of other eras
-
-
-class Groups(ScriptedBroker):
-    """A broker that keeps a group's offset 5 in partition 0 of its topic, whose end is 9."""
-
-    def __init__(self, manner: str = "new", versions: dict[int, range] | None = None) -> None:
-        super().__init__(manner, versions)
-        self.answers |= {2: self.list_offsets, 8: self.offset_commit, 9: self.offset_fetch, 10: self.coordinator}
-
-    def coordinator(self, request: Any, version: int) -> FindCoordinatorResponse:
-        return FindCoordinatorResponse(node_id=7, host="127.0.0.1", port=self.port)
-
-    def list_offsets(self, request: Any, version: int) -> ListOffsetsResponse:
-        asked = request.topics[0].partitions[0]
-        offset = 0 if asked.timestamp == -2 else 9
-        found = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
-        if version:
-            found.offset = offset
-        else:
-            found.old_style_offsets = (offset,)
-        return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="topic", partitions=[found])])
-
-    def offset_fetch(self, request: Any, version: int) -> OffsetFetchResponse:
-        kept = [OffsetFetchResponsePartition(partition_index=0, committed_offset=5)]
-        nothing = [OffsetFetchResponsePartition(partition_index=0, committed_offset=-1, error_code=3)]
-        return OffsetFetchResponse(
-            topics=[OffsetFetchResponseTopic(name="topic", partitions=kept if version else nothing)]
-        )
-
-    def offset_commit(self, request: Any, version: int) -> OffsetCommitResponse:
-        done = [OffsetCommitResponsePartition(partition_index=0)]
-        return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="topic", partitions=done)])
 
 
 def test_a_broker_of_0_8_tells_offsets_alone_and_has_them_reset() -> None:

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import golden_data
+from cli.builders import commands
 from cli.command import IN_PLACE, inputs, run, state
-from cli.test_outputs import commands
 from kraft_data import KraftNode
 from magicbyte.testing import Broker
 
@@ -42,8 +42,6 @@ LINES: dict[str, list[str]] = {
     "convert": ["LOGS --to v2 --out OUT/logs --verify", "PARTITION --to v0 --codec gzip --out OUT/v0"],
     "diff": ["PARTITION COPY", "LOGS LOGS"],
     "metadata show": ["NODE", "NODE --at 100 --json"],
-    "metadata history": ["NODE", "NODE --topic alpha-one --json"],
-    "metadata diff": ["NODE NODE --json"],
     "rebuild-index": ["LOGS", "LOGS --out OUT/logs", "PARTITION"],
     "compact": ["LOGS --topic compact-snappy --drop-unkeyed --out OUT/logs", "PARTITION --dry-run --drop-unkeyed"],
     "retain": ["LOGS --bytes 1000 --out OUT/logs", "LOGS --bytes 0 --dry-run"],

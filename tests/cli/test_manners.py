@@ -9,8 +9,8 @@ import fsspec
 import pytest
 
 import magicbyte.access.client.client
+from cli.builders import BESIDE, options
 from cli.command import run
-from cli.test_addresses import BESIDE, options
 from engine.log.appended import batch_of
 from magicbyte.cli.asking import confirm
 from magicbyte.cli.output import os_error_text

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from cli.builders import COMMANDS
 from cli.command import run
-from cli.test_addresses import COMMANDS
 from magicbyte.access.security.settings import resolved
 from magicbyte.engine.errors import InvalidConfigError, LogDirectoryError
 from magicbyte.engine.log.files.filesystem import MOST_BYTES, read_regular

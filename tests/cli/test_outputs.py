@@ -10,7 +10,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,8 @@ import click
 import pytest
 
 import golden_data
+from cli.builders import commands
 from cli.command import run
-from magicbyte.cli.main import main
 from magicbyte.cli.options import OutputPath
 from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.engine.log.files import outputs
@@ -85,18 +84,6 @@ NO_PLACES = {
 
 READ_EVERYWHERE = {"config"}
 """Names of parameters that are files which every command with them reads."""
-
-
-def commands(command: click.Command = main, name: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
-    """All commands, those of groups by both names."""
-    if not isinstance(command, click.Group) or command.name == "mirror":
-        yield " ".join(name), command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for each in command.list_commands(context):
-            found = command.get_command(context, each)
-            assert found is not None
-            yield from commands(found, (*name, each))
 
 
 def may_be_a_place(parameter: click.Parameter) -> bool:

@@ -10,8 +10,8 @@ import pytest
 
 import golden_data
 from access.client.broker import ScriptedBroker, scripted
+from cli.builders import Topic, folder_of, log_directory, served
 from cli.command import run
-from cli.test_diff_topic import Topic, folder_of, log_directory, served
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.codecs import Codec

@@ -1,8 +1,9 @@
 """Random batches of every shape, described as java/Encode.java takes them: for tests against other implementations."""
 
-import base64
 import random
 from typing import Any
+
+from builders import base64_text
 
 Json = dict[str, Any]
 
@@ -15,11 +16,6 @@ FORMATS = [(magic, codec) for magic, codecs in CODECS.items() for codec in codec
 # Around the lengths at which a varint, a snappy block (32 KiB) and an lz4 block (64 KiB) grow by one.
 EDGES = (0, 1, 2, 63, 64, 65, 127, 128, 8191, 8192, 8193, 16383, 16384, 32767, 32768, 32769, 65535, 65536, 65537)
 HUGE = 1_100_000  # three bytes of varint length, many blocks of every codec
-
-
-def b64(data: bytes | None) -> str | None:
-    """Return bytes as in records.jsonl."""
-    return None if data is None else base64.b64encode(data).decode()
 
 
 def blob(rng: random.Random, length: int) -> bytes:
@@ -55,13 +51,13 @@ def batch(rng: random.Random, magic: int, codec: str, base_offset: int, size: in
         headers = []
         if magic == 2 and rng.random() < 0.3:
             names = ("", "h", "naïve ☃", "n" * 130)
-            headers = [[rng.choice(names), b64(field(rng))] for _ in range(rng.randrange(1, 4))]
+            headers = [[rng.choice(names), base64_text(field(rng))] for _ in range(rng.randrange(1, 4))]
         records.append(
             {
                 "offset": offset,
                 "timestamp": timestamp(rng) if magic else -1,
-                "key": b64(field(rng)),
-                "value": b64(field(rng)),
+                "key": base64_text(field(rng)),
+                "value": base64_text(field(rng)),
                 "headers": headers,
             }
         )
@@ -90,8 +86,8 @@ def batches(seed: int, magic: int, codec: str) -> list[Json]:
     for size in (1, 2, 7, 300, 1, 40):
         found.append(batch(rng, magic, codec, offset, size))
         offset = found[-1]["records"][-1]["offset"] + rng.choice((1, 1, 100))
-    found[1]["records"][0]["value"] = b64(blob(rng, HUGE))
-    found[2]["records"][0]["key"] = b64(blob(rng, HUGE // 10))
+    found[1]["records"][0]["value"] = base64_text(blob(rng, HUGE))
+    found[2]["records"][0]["key"] = base64_text(blob(rng, HUGE // 10))
     return found
 
 

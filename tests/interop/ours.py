@@ -1,7 +1,7 @@
 """magicbyte's side of the comparisons: the same shapes as `batches` and `jvm` use. The only file here that calls it."""
 
-from builders import unbase64
-from interop.batches import CODECS, Json, b64
+from builders import base64_text, unbase64
+from interop.batches import CODECS, Json
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.records import decode as records_decode
@@ -18,9 +18,9 @@ def line(record: Record) -> Json:
         "offset": record.offset,
         "timestamp": record.timestamp,
         "timestampType": TimestampType(record.timestamp_type).label,
-        "key": b64(record.key),
-        "value": b64(record.value),
-        "headers": [[name, b64(value)] for name, value in record.headers],
+        "key": base64_text(record.key),
+        "value": base64_text(record.value),
+        "headers": [[name, base64_text(value)] for name, value in record.headers],
     }
 
 

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from builders import unbase64
+from builders import base64_text, unbase64
 from engine.log.made_sets import batch as one_batch
 from engine.log.made_sets import messages, patched, wrapped, wrapper
 from interop import jvm
-from interop.batches import CODECS, b64, blob
+from interop.batches import CODECS, blob
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import AppendRefusedError
 from magicbyte.engine.log.append.prepare import prepare
@@ -53,7 +53,7 @@ class Case(NamedTuple):
     def asked(self) -> Json:
         rules = self.rules
         return {
-            "records": b64(self.data),
+            "records": base64_text(self.data),
             "magic": rules.format.magic,
             "codec": "producer" if rules.codec is None else CODEC_NAMES[rules.codec],
             "timestampType": rules.timestamp_type.label,

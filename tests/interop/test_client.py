@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from builders import unbase64
+from builders import base64_text, unbase64
 from interop import jvm
-from interop.batches import b64
 from interop.kafka_oracle import version_key
 from magicbyte.access.client import Client, admin, groups
 from magicbyte.access.client.fetch import FetchOptions, read_records, read_sets
@@ -115,7 +114,9 @@ def test_records_of_every_codec_are_read_by_kafkas_consumer_and_by_us(broker: Br
 def test_what_kafkas_producer_wrote_is_what_its_consumer_and_we_read(broker: Broker) -> None:
     broker.run(lambda client: broker.make(client, "theirs"))
     lines = [
-        "\t".join(["theirs", str(each.timestamp), *(b64(cell) if cell is not None else "~" for cell in each[3:5])])
+        "\t".join(
+            ["theirs", str(each.timestamp), *(base64_text(cell) if cell is not None else "~" for cell in each[3:5])]
+        )
         for each in made(0, 200)
     ]
     text = "".join(line + "\n" for line in lines).encode()

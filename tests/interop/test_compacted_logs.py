@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from builders import base64_text
 from cli.command import run
 from golden_data import log_case
 from interop import jvm
-from interop.batches import Json, b64
+from interop.batches import Json
+from interop.builders import LAST_TIME, SETTINGS, complaints
 from interop.sweeps import cells
-from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
 from magicbyte.engine.log.append.record_set import record_set
 from magicbyte.engine.log.files.checkpoints import parse_partition_metadata
 from magicbyte.engine.log.files.filesystem import LocalFiles
@@ -86,7 +87,7 @@ class Compacted:
 
     def records(self, topic: str) -> list[Json]:
         return [
-            {"offset": record.offset, "key": b64(record.key), "value": b64(record.value)}
+            {"offset": record.offset, "key": base64_text(record.key), "value": base64_text(record.value)}
             for path in sorted((self.data / f"{topic}-0").glob("*.log"))
             for columns in decode(memoryview(path.read_bytes()))
             for record in columns
@@ -98,7 +99,9 @@ class Compacted:
             yield state
 
     def produce(self, bootstrap: str) -> None:
-        lines = "".join(f"{topic}\t{LAST_TIME}\t{b64(b'key')}\t{b64(b'appended')}\n" for topic in self.topics)
+        lines = "".join(
+            f"{topic}\t{LAST_TIME}\t{base64_text(b'key')}\t{base64_text(b'appended')}\n" for topic in self.topics
+        )
         pairs = [f"{topic}=none" for topic in self.topics]
         jvm.run("Produce", bootstrap, *pairs, stdin=lines.encode(), version=self.version)
 
@@ -117,7 +120,7 @@ def test_a_broker_takes_a_directory_that_we_compacted_as_its_own(version: str, t
         assert complaints(seen.said, topic, end) == []
         *found, last = seen.consumed[topic]
         assert found == seen.left[topic]
-        assert last == {"offset": end, "key": b64(b"key"), "value": b64(b"appended")}
+        assert last == {"offset": end, "key": base64_text(b"key"), "value": base64_text(b"appended")}
     directory = seen.open()
     assert directory.was_clean
     for topic in seen.topics:

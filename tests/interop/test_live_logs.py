@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from builders import base64_text
 from golden_data import log_case
 from interop import jvm
-from interop.batches import Json, b64
+from interop.batches import Json
+from interop.builders import LAST_TIME, SETTINGS, complaints
 from interop.sweeps import cells
-from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.append.prepare import prepare
 from magicbyte.engine.log.append.record_set import record_set
@@ -208,7 +209,7 @@ class Travels:
         pytest.fail(f"the cleaner has not come to {wanted}")
 
     def produce(self, bootstrap: str, value: bytes) -> None:
-        lines = "".join(f"{topic}\t{LAST_TIME}\t{b64(b'key')}\t{b64(value)}\n" for topic in self.topics)
+        lines = "".join(f"{topic}\t{LAST_TIME}\t{base64_text(b'key')}\t{base64_text(value)}\n" for topic in self.topics)
         pairs = [f"{topic}=none" for topic in self.topics]
         jvm.run("Produce", bootstrap, *pairs, stdin=lines.encode(), version=self.version)
 
@@ -225,7 +226,7 @@ def records_of(log: PartitionLog) -> list[Json]:
     while offset < log.log_end_offset and (part := log.read(offset, 1 << 20)) is not None:
         for columns in decode(memoryview(part.read())):
             found += [
-                {"offset": each.offset, "key": b64(each.key), "value": b64(each.value)}
+                {"offset": each.offset, "key": base64_text(each.key), "value": base64_text(each.value)}
                 for each in columns
                 if each.offset >= begin
             ]
@@ -295,7 +296,7 @@ def test_consumers_read_all_that_we_left_and_what_their_broker_appended(seen: Tr
             *found, last = stay.consumed[topic]
             assert found == opened.left[topic]
             assert last["offset"] == opened.ends[topic]
-            assert last["key"] == b64(b"key")
+            assert last["key"] == base64_text(b"key")
 
 
 def test_we_open_what_a_broker_closed_without_recovery_and_find_what_it_had(seen: Travels) -> None:
@@ -310,7 +311,7 @@ def test_what_a_broker_cleaned_after_us_keeps_the_latest_of_each_key(seen: Trave
     for topic, name in seen.topics.items():
         *cleaned, last = seen.second_stay.consumed[topic]
         assert_compacted(seen.taken_back.left[topic], cleaned, aborted_offsets(name))
-        assert last["value"] == b64(b"appended before the kill")
+        assert last["value"] == base64_text(b"appended before the kill")
 
 
 def test_we_recover_what_a_killed_broker_left_and_lose_nothing(seen: Travels) -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from builders import base64_text
 from golden_data import log_cases
 from interop import jvm
-from interop.batches import Json, b64
-from interop.test_written_logs import LAST_TIME, SETTINGS, complaints
+from interop.batches import Json
+from interop.builders import LAST_TIME, SETTINGS, complaints
 from magicbyte.engine.log.files.checkpoints import CLEAN_SHUTDOWN, OFFSET_CHECKPOINTS, PARTITION_METADATA
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.reader import SegmentReader
@@ -67,7 +68,7 @@ def make_topics(version: str, folder: Path, topics: Iterable[str]) -> dict[str, 
 
 def append(bootstrap: str, version: str, topics: Iterable[str]) -> None:
     """Send a record to each topic."""
-    lines = "".join(f"{topic}\t{LAST_TIME}\t{b64(b'key')}\t{b64(b'appended')}\n" for topic in topics)
+    lines = "".join(f"{topic}\t{LAST_TIME}\t{base64_text(b'key')}\t{base64_text(b'appended')}\n" for topic in topics)
     jvm.run("Produce", bootstrap, *(f"{topic}=none" for topic in topics), stdin=lines.encode(), version=version)
 
 
@@ -92,7 +93,7 @@ def test_a_broker_takes_a_sink_as_its_own_log_directory(version: str, store: str
     for partition in discover([str(data)]):
         topic = str(partition.topic)
         found = [record for columns in SegmentReader(partition).records() for record in columns]
-        left[topic] = [{"offset": r.offset, "key": b64(r.key), "value": b64(r.value)} for r in found]
+        left[topic] = [{"offset": r.offset, "key": base64_text(r.key), "value": base64_text(r.value)} for r in found]
     for line in (data / "recovery-point-offset-checkpoint").read_text().splitlines()[2:]:
         topic, _, end = line.split()
         ends[topic] = int(end)
@@ -113,4 +114,7 @@ def test_a_broker_takes_a_sink_as_its_own_log_directory(version: str, store: str
     said = (tmp_path / "broker/broker.log").read_text()
     for topic, records in left.items():
         assert complaints(said, topic, ends[topic]) == []
-        assert consumed[topic] == [*records, {"offset": ends[topic], "key": b64(b"key"), "value": b64(b"appended")}]
+        assert consumed[topic] == [
+            *records,
+            {"offset": ends[topic], "key": base64_text(b"key"), "value": base64_text(b"appended")},
+        ]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from builders import unbase64
+from builders import base64_text, unbase64
 from interop import jvm
-from interop.batches import Json, b64, batch
+from interop.batches import Json, batch
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -69,7 +69,7 @@ class Logs:
             cells = [
                 record["key"],
                 record["value"],
-                *(cell for name, value in record["headers"] for cell in (b64(name.encode()), value)),
+                *(cell for name, value in record["headers"] for cell in (base64_text(name.encode()), value)),
             ]
             time = max(record["timestamp"], 0)
             lines.append("\t".join([topic, str(time), *("~" if cell is None else cell for cell in cells)]) + "\n")

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from builders import base64_text
 from interop import jvm
-from interop.batches import b64
-from interop.builders import log_bytes
+from interop.builders import SETTINGS, complaints, log_bytes
 from interop.test_pipeline_sinks import append, consume
 from interop.test_spark_kafka import lines, transaction
-from interop.test_written_logs import SETTINGS, complaints
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.reader import SegmentReader
 from magicbyte.engine.records.columns import arrow_schema
@@ -29,10 +28,10 @@ from magicbyte.spark.pipeline.driver import run
 from magicbyte.spark.stream import LogStream
 from magicbyte.spark.writing import LogWriter, parse_write_options
 from magicbyte.testing import Broker
+from spark.builders import RECORDS as WRITTEN
+from spark.builders import SCHEMA, arrow, rows
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
-from spark.test_writing import RECORDS as WRITTEN
-from spark.test_writing import SCHEMA, arrow, rows
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
@@ -131,7 +130,7 @@ from magicbyte.spark.pipeline import topics
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.driver import run
 from pathlib import Path
-from tools.mirror.test_transactional import Dying
+from tools.mirror.pair import Dying
 from spark.in_process import InProcess
 
 class DyingClient(topics.Client):
@@ -169,7 +168,7 @@ def test_a_killed_pipeline_in_transactions_is_run_again_and_each_record_is_there
         assert again.status == 0, again.units
         seen = jvm.consumed(VERSION, bootstrap, ["once"], "read_committed")["once"]
     assert [line.split("\t")[4] for line in seen] == [
-        "~" if each.value is None else b64(each.value) for each in some_records(200)
+        "~" if each.value is None else base64_text(each.value) for each in some_records(200)
     ]
 
 
@@ -184,11 +183,14 @@ def test_a_broker_takes_a_log_directory_that_rows_were_written_to(tmp_path: Path
     for number in range(3):
         writer = LogWriter.of(options, from_arrow_schema(SCHEMA), overwrite=False)
         writer.commit([writer.write(arrow(rows(100, first=100 * number)))])
-    written = [{"offset": at, "key": b64(each.key), "value": b64(each.value)} for at, each in enumerate(WRITTEN)]
+    written = [
+        {"offset": at, "key": base64_text(each.key), "value": base64_text(each.value)}
+        for at, each in enumerate(WRITTEN)
+    ]
     with jvm.broker(VERSION, tmp_path / "broker", *SETTINGS) as state:
         append(state["bootstrap"], VERSION, ["orders"])
         consumed = consume(state["bootstrap"], ["orders"], VERSION)["orders"]
     said = complaints((tmp_path / "broker/broker.log").read_text(), "orders", 300)
     # Of the snapshots of the commits before the last one a broker needs none.
     assert [line for line in said if "Deleted producer state snapshot" not in line] == []
-    assert consumed == [*written, {"offset": 300, "key": b64(b"key"), "value": b64(b"appended")}]
+    assert consumed == [*written, {"offset": 300, "key": base64_text(b"key"), "value": base64_text(b"appended")}]

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from builders import base64_text
 from cli.command import run
 from engine.log.appended import batch_of, indexes_of
 from golden_data import log_case
 from interop import jvm
-from interop.batches import Json, b64
+from interop.batches import Json
+from interop.builders import INTERVAL, LAST_TIME, SETTINGS, complaints
 from interop.sweeps import cells
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.files import checkpoints
@@ -36,10 +38,7 @@ from magicbyte.tools.offline.writer import LogDirectoryWriter
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
-INTERVAL = 600  # bytes between index entries: small logs have some, too
 SEGMENT_BYTES = 20_000  # not where the source rolled
-LAST_TIME = 1_700_000_000_000
-SETTINGS = (f"log.index.interval.bytes={INTERVAL}", "log.cleaner.enable=false", "log.retention.ms=-1")
 FORGETTING = {
     "0.11.0.3": ("transactional.id.expiration.ms=1",),
     "2.8.2": ("transactional.id.expiration.ms=1",),
@@ -296,7 +295,9 @@ class Opened:
 
     def produce(self, bootstrap: str, topics: list[str] | dict[str, list[Json]]) -> None:
         """Send a record to each topic. Where there is none of the name, the broker makes it of what it has loaded."""
-        lines = "".join(f"{topic}\t{LAST_TIME}\t{b64(b'key')}\t{b64(b'appended')}\n" for topic in topics)
+        lines = "".join(
+            f"{topic}\t{LAST_TIME}\t{base64_text(b'key')}\t{base64_text(b'appended')}\n" for topic in topics
+        )
         pairs = [f"{topic}=none" for topic in topics]
         jvm.run("Produce", bootstrap, *pairs, stdin=lines.encode(), version=self.version)
 
@@ -312,21 +313,6 @@ def segments(case_id: str) -> dict[str, bytes]:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def complaints(said: str, topic: str, end_offset: int | None) -> list[str]:
-    """The lines in which a broker tells of work on a log that a sound one does not need.
-
-    From 3.0 on it always says that it rebuilds the producers' state from the end of the log: of nothing, that is.
-    """
-    lines = [
-        line
-        for line in said.splitlines()
-        if topic in line and re.search(r"\((kafka\.log|org\.apache\.kafka\.storage)", line)
-    ]
-    usual = re.compile(rf"(rebuilding producer state|Producer state recovery took .*) from offset {end_offset} ")
-    trouble = re.compile("recover|rebuil|corrupt|truncat|unclean|sanity|stray|invalid|delet|ERROR|WARN", re.IGNORECASE)
-    return [line for line in lines if trouble.search(line.partition("]")[2]) and not usual.search(line)]
 
 
 @pytest.fixture(scope="module")
@@ -378,7 +364,11 @@ def test_its_consumer_reads_every_record_and_the_one_appended(version: str, open
     broker = opened[version]
     for topic, records in broker.records.items():
         *found, last = broker.consumed[topic]
-        assert (last["offset"], last["key"], last["value"]) == (broker.ends[topic], b64(b"key"), b64(b"appended"))
+        assert (last["offset"], last["key"], last["value"]) == (
+            broker.ends[topic],
+            base64_text(b"key"),
+            base64_text(b"appended"),
+        )
         for name in ("offset", "key", "value", "timestamp"):
             expected = [record[name] for record in records]
             if name == "timestamp":

@@ -11,6 +11,7 @@ import pytest
 
 import golden_data
 from magicbyte.engine.log.files.checkpoints import CLEAN_SHUTDOWN
+from spark.logs import some_records, write_partition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,3 +73,11 @@ def spark() -> Iterator[SparkSession]:
     session = local_session("local[2]", name="tests", conf={"spark.sql.shuffle.partitions": "2"})
     yield session
     session.stop()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """A folder with three partitions in `logs`."""
+    for number, count in enumerate((300, 20, 100)):
+        write_partition(tmp_path / "logs", f"orders-{number}", some_records(count))
+    return tmp_path

@@ -54,3 +54,29 @@ class InProcess:
 
     def cancelAllJobs(self) -> None:  # noqa: N802
         raise AssertionError("no interrupt is expected")
+
+
+class KilledError(BaseException):
+    """The end of a worker or a driver: no `except` in the code under test sees it."""
+
+
+class RepeatedTasks(Tasks):
+    """Tasks of which each is done again when its worker dies, from the same pickled task."""
+
+    def mapPartitions(self, work: Callable[[Iterable[Any]], Iterable[Any]]) -> Tasks:  # noqa: N802
+        done = []
+        for part in self.parts:
+            task = pickle.dumps(part)
+            try:
+                made = [*work(iter(pickle.loads(task)))]
+            except KilledError:
+                made = [*work(iter(pickle.loads(task)))]
+            done.append(made)
+        return Tasks(done)
+
+
+class Repeating(InProcess):
+    """Repeats tasks as Spark does."""
+
+    def parallelize(self, tasks: list[Any], pieces: int) -> Tasks:
+        return RepeatedTasks(super().parallelize(tasks, pieces).parts)

@@ -28,9 +28,8 @@ from magicbyte.spark.shallow import shallow_schema
 from magicbyte.spark.source import LogReader, MagicbyteSource, PruningReader
 from magicbyte.spark.writing import parse_write_options, write_rows
 from magicbyte.testing import Broker
+from spark.builders import SCHEMA, arrow, rows, step, steps, stream_reader
 from spark.logs import START, read_all, some_records
-from spark.test_stream import step, steps, stream_reader
-from spark.test_writing import SCHEMA, arrow, rows
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.ZSTD)
 RECORDS = [some_records(120), some_records(40)]

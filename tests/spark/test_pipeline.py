@@ -186,14 +186,6 @@ def test_a_filter_leaves_what_its_limits_say_whatever_order_its_keys_are_given_i
 CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"'
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    """A folder with three partitions in `logs`."""
-    for number, count in enumerate((300, 20, 100)):
-        write_partition(tmp_path / "logs", f"orders-{number}", some_records(count))
-    return tmp_path
-
-
 def test_a_rerun_does_only_what_is_missing_or_changed(archive: Path) -> None:
     given = pipeline(archive, CONVERT)
     run(given)

@@ -33,7 +33,7 @@ from magicbyte.spark.pipeline.work import Work
 from magicbyte.tools.offline.compact_groups import SegmentGroup, WrittenGroup, join_groups, write_group
 from spark.compactions import compacted
 from spark.conftest import lay_out_closed
-from spark.in_process import InProcess
+from spark.in_process import InProcess, KilledError
 from spark.logs import START
 from stage_proof import contents
 
@@ -407,9 +407,6 @@ def test_a_full_disk_in_one_group_fails_the_partition_and_the_rerun_completes(
 def test_half_a_group_of_a_killed_run_goes_and_the_rerun_completes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, third: Callable[[Callable[[Path, int], None]], None]
 ) -> None:
-    class KilledError(BaseException):
-        """No code catches it."""
-
     def kill(_folder: Path, _base: int) -> None:
         raise KilledError
 
@@ -433,9 +430,6 @@ def test_groups_whose_putting_in_place_was_cut_short_are_put_there_again_to_the_
 ) -> None:
     """As when a worker dies at it, and Spark has another do the task."""
     rename, made = LocalFiles.rename, []
-
-    class KilledError(BaseException):
-        """No code catches it."""
 
     def cut(self: LocalFiles, source: str, target: str) -> None:
         made.append(source)

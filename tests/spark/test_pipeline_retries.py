@@ -15,7 +15,7 @@ from magicbyte.spark.pipeline import driver, runner, turns, units
 from magicbyte.spark.pipeline.config import load
 from magicbyte.spark.pipeline.sink import SinkPlace
 from magicbyte.tools.offline.writer import PartitionWriter
-from spark.in_process import InProcess, Tasks
+from spark.in_process import InProcess, KilledError, Repeating, Tasks
 from spark.logs import some_records, write_partition
 from stage_proof import contents
 
@@ -26,32 +26,6 @@ STAGES = (
     'split"\nsegment-bytes = 3000',
     'salvage"',
 )
-
-
-class Killed(BaseException):
-    """The end of a worker: no `except` in the code under test sees it."""
-
-
-class RepeatedTasks(Tasks):
-    """Tasks of which each is done again when its worker dies, from the same pickled task."""
-
-    def mapPartitions(self, work: Callable[[Iterable[Any]], Iterable[Any]]) -> Tasks:  # noqa: N802
-        done = []
-        for part in self.parts:
-            task = pickle.dumps(part)
-            try:
-                made = [*work(iter(pickle.loads(task)))]
-            except Killed:
-                made = [*work(iter(pickle.loads(task)))]
-            done.append(made)
-        return Tasks(done)
-
-
-class Repeating(InProcess):
-    """Repeats tasks as Spark does."""
-
-    def parallelize(self, tasks: list[Any], pieces: int) -> Tasks:
-        return RepeatedTasks(super().parallelize(tasks, pieces).parts)
 
 
 class TwinTasks(Tasks):
@@ -124,7 +98,7 @@ def test_a_worker_that_dies_while_it_joins_parts_is_repeated(
         calls.append(self)
         found = method(self, *given) if name != "adopt" or len(calls) != last else None
         if len(calls) == last:
-            raise Killed
+            raise KilledError
         return found
 
     with monkeypatch.context() as patch:
@@ -149,7 +123,7 @@ def test_a_task_that_is_repeated_finds_what_the_task_before_it_made(
     def killed(self: SinkPlace, *given: Any) -> Any:
         calls.append(self)
         if len(calls) == 1:
-            raise Killed
+            raise KilledError
         return commit(self, *given)
 
     with monkeypatch.context() as patch:
@@ -168,7 +142,7 @@ def continue_and_die(*given: Any) -> Any:
     found = runner.continue_unit(*given)
     if isinstance(found, dict) and found["outcome"] != "done" and not _deaths:
         _deaths.append(found)
-        raise Killed
+        raise KilledError
     return found
 
 

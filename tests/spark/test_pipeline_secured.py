@@ -26,9 +26,9 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.spark.pipeline.config import PipelineError, load
 from magicbyte.spark.pipeline.driver import plan, run
 from magicbyte.testing import Broker
+from spark.builders import below
 from spark.in_process import InProcess
 from spark.logs import some_records
-from spark.test_pipeline_spark import below
 
 SECRETS: Final = {"source": "s0urce-S3same-zq", "target": "t4rget-S3same-zq"}
 WRONG: Final = "wr0ng-S3same-zq"

@@ -16,6 +16,7 @@ from magicbyte.engine.records.encode import Format
 from magicbyte.spark.pipeline import driver
 from magicbyte.spark.pipeline.cluster import SparkCluster, cluster
 from magicbyte.spark.pipeline.config import load
+from spark.builders import below
 from spark.conftest import GoldenLogs
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
@@ -135,21 +136,6 @@ def start(path: Path, workers: SparkCluster, *options: str) -> subprocess.Popen[
     return subprocess.Popen(
         [sys.executable, "-m", "magicbyte", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-
-
-def below(pid: int) -> dict[int, str]:
-    """Return the command lines of all processes below one."""
-    parents, lines = {}, {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            lines[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    ours = {pid}
-    while more := {each for each, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return {each: lines[each] for each in ours - {pid}}
 
 
 def python_worker(workers: SparkCluster) -> int | None:

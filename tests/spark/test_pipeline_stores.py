@@ -33,9 +33,8 @@ from magicbyte.spark.pipeline.store_sink import StorePlace, StoreSink
 from magicbyte.spark.pipeline.units import find
 from magicbyte.tools.offline.materialize import materialize
 from spark.builders import run
-from spark.in_process import InProcess, Tasks
+from spark.in_process import InProcess, KilledError, Repeating, Tasks
 from spark.logs import content_of, read_all, reader_of, some_records, write_partition
-from spark.test_pipeline_retries import Killed, Repeating
 from stage_proof import contents
 
 CONVERT = '[[stage]]\ndo = "convert"\nformat = "v2"\ncodec = "lz4"\n'
@@ -77,14 +76,6 @@ def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ob
 def memory() -> ObjectStore:
     """An empty folder of the store in memory, for what is the same in all stores."""
     return ObjectStore(f"memory://sink-{next(_numbers)}")
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    """A folder with three partitions in `logs`."""
-    for number, count in enumerate((300, 20, 100)):
-        write_partition(tmp_path / "logs", f"orders-{number}", some_records(count))
-    return tmp_path
 
 
 def pipeline(folder: Path, sink: ObjectStore | str, text: str = CONVERT, source: str = "logs") -> Pipeline:
@@ -271,10 +262,6 @@ class Dying(Tasks):
         raise KilledError
 
 
-class KilledError(BaseException):
-    """As if the driver's process had ended: nothing is tidied up."""
-
-
 def killed(given: Pipeline, tasks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run a pipeline whose driver dies when `tasks` partitions are finished and another one is half in the store."""
 
@@ -409,7 +396,7 @@ def test_a_worker_that_dies_behind_its_commit_is_repeated_and_changes_nothing(
     def killed(self: StorePlace, *given: Any) -> Any:
         found = commit(self, *given)
         calls.append(found)
-        raise Killed
+        raise KilledError
 
     monkeypatch.setattr(StorePlace, "commit", killed)
     (told,) = run(pipeline(tmp_path, memory, stages), context=Repeating()).units

@@ -25,8 +25,7 @@ from magicbyte.tools.mirror.offset_topic import KnownMaps
 from spark.conftest import GoldenLogs
 from spark.in_process import InProcess
 from spark.logs import some_records, write_partition
-from tools.mirror.pair import CrashError
-from tools.mirror.test_transactional import Dying, stable_end
+from tools.mirror.pair import CrashError, Dying, stable_end
 
 COUNTS = (120, 40)
 

@@ -1,63 +1,31 @@
 """Streams over log directories that grow: each record once, whatever is killed, torn or new; planned without Spark."""
 
-import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.checkpoints import HIGH_WATERMARK
 from magicbyte.engine.ports import TopicPartition
-from magicbyte.engine.records.columns import arrow_schema
 from magicbyte.engine.records.control import ControlType, build_marker
 from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.spark import plan
 from magicbyte.spark.options import OptionError, parse_options
 from magicbyte.spark.source import MagicbyteSource
 from magicbyte.spark.stream import LogStream
+from spark.builders import Json, Place, records, step, steps, stream_reader
 from spark.logs import SEGMENT, START, content_of, some_records, write_partition
-
-Json = dict[str, Any]
-Place = tuple[str, int, int]  # topic, partition, offset
-
-
-def stream_reader(options: dict[str, str]) -> LogStream:
-    return LogStream(parse_options(options, stream=True), arrow_schema())
 
 
 def stream_of(path: Path, **options: str) -> LogStream:
     return stream_reader({"path": str(path), **options})
-
-
-def step(stream: LogStream, start: Json, limit: ReadLimit | None = None) -> tuple[Json, list[Place]]:
-    """Plan a batch as Spark does, places as JSON; return its end, and its records."""
-    end = stream.latestOffset(start, stream.getDefaultReadLimit() if limit is None else limit)
-    end = json.loads(json.dumps(end))
-    return end, ([] if end == start else records(stream, start, end))
-
-
-def records(stream: LogStream, start: Json, end: Json) -> list[Place]:
-    batches = [batch for task in stream.partitions(start, end) for batch in stream.read(task)]
-    rows = pa.Table.from_batches(batches, stream.columns).to_pylist()
-    return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
-
-
-def steps(stream: LogStream, start: Json) -> Iterator[tuple[Json, list[Place]]]:
-    """Yield batches until nothing comes."""
-    while True:
-        end, found = step(stream, start)
-        if end == start:
-            return
-        yield end, found
-        start = end
 
 
 def joined(batches: Iterable[list[Place]]) -> list[Place]:

@@ -7,8 +7,8 @@ import pytest
 
 from magicbyte.engine.records.encode import Format
 from spark import stream_kills
+from spark.builders import read
 from spark.logs import content_of, some_records, write_partition
-from spark.test_writing import read
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from magicbyte.spark.log_sink import WORK
 from magicbyte.spark.options import OptionError
 from magicbyte.spark.writing import LogStreamWriter, LogWriter, parse_write_options
 from magicbyte.testing import Broker
-from spark.test_writing import RECORDS, SCHEMA, CutError, arrow, rows
+from spark.builders import RECORDS, SCHEMA, CutError, arrow, rows
 
 ID = "7b4e6d1c-0000-4000-8000-000000000001"
 

@@ -1,7 +1,6 @@
 """Rows into log directories: each batch once, whatever it is cut off at; without a Spark session."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +15,7 @@ from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import InvalidTopicError, LogDirectoryError, MagicbyteError
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.filesystem import LocalFiles
-from magicbyte.engine.log.files.reader import SegmentReader
-from magicbyte.engine.records.columns import Record, arrow_schema
+from magicbyte.engine.records.columns import Record
 from magicbyte.spark import log_sink, writing
 from magicbyte.spark.columns import topics_of
 from magicbyte.spark.log_sink import WORK, partitions_there
@@ -28,33 +26,8 @@ from magicbyte.spark.writing import LogStreamWriter, LogWriter, parse_write_opti
 from magicbyte.tools.mirror.log_target import LogTarget
 from magicbyte.tools.offline.findings import Depth, Severity
 from magicbyte.tools.offline.verify import verify
-from spark.logs import START, some_records
-
-SCHEMA = arrow_schema(headers=True)
-RECORDS = some_records(300)
-Rows = list[dict[str, Any]]
-
-
-def rows(count: int, *, first: int = 0, topic: str = "orders", partition: int | None = 0) -> Rows:
-    """Return some records as a source gives them."""
-    return [
-        {
-            "key": each.key,
-            "value": each.value,
-            "topic": topic,
-            "partition": partition,
-            "timestamp": datetime.fromtimestamp(each.timestamp / 1000, UTC),
-            "headers": [{"key": name, "value": value} for name, value in each.headers] or None,
-        }
-        for each in RECORDS[first : first + count]
-    ]
-
-
-def arrow(given: Rows) -> Iterator[pa.RecordBatch]:
-    """Yield rows in batches of 40, the second one a slice, as Arrow has them."""
-    whole = pa.RecordBatch.from_pylist([given[0], *given], schema=SCHEMA)
-    for at in range(1, whole.num_rows, 40):
-        yield whole.slice(at, 40)
+from spark.builders import RECORDS, SCHEMA, CutError, Rows, arrow, read, rows
+from spark.logs import START
 
 
 @pytest.fixture
@@ -73,11 +46,6 @@ def writer(tmp_path: Path, checkpoint: Path) -> LogStreamWriter:
 
 def batch(writer: LogStreamWriter, number: int, *tasks: Rows) -> None:
     writer.commit([writer.write(arrow(given)) for given in tasks], number)
-
-
-def read(folder: Path, partition: str = "orders-0") -> list[Record]:
-    (found,) = discover([str(folder / partition)])
-    return [record for columns in SegmentReader(found).records() for record in columns]
 
 
 def as_written(count: int, first: int = 0, offset: int = 0) -> list[Record]:
@@ -122,10 +90,6 @@ def test_a_removed_file_of_a_task_is_not_committed(tmp_path: Path, writer: LogSt
         writer.commit([message], 1)
     batch(writer, 1, rows(5, first=10))
     assert read(tmp_path / "logs") == as_written(15)
-
-
-class CutError(Exception):
-    """The process ends here."""
 
 
 @pytest.mark.parametrize("at", range(15))

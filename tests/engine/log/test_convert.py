@@ -16,7 +16,7 @@ import fsspec
 import pytest
 
 import golden_data
-from builders import in_turn, unbase64
+from builders import contents, in_turn, unbase64
 from magicbyte.access import workers
 from magicbyte.engine.codecs import Codec, Lz4Header, compress
 from magicbyte.engine.errors import (
@@ -60,11 +60,6 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(source: Path | list[Path], out: Path, options: ConvertOptions) -> list[PartitionConversion]:
     partitions = partitions_to_convert(map(str, source if isinstance(source, list) else [source]))
     return list(convert_partitions(partitions, out, options))
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """All files below a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def logs(folder: Path) -> dict[str, bytes]:
@@ -187,12 +182,12 @@ def source(tmp_path: Path) -> Path:
 
 
 def test_a_log_directory_comes_with_all_that_a_broker_looks_at(source: Path, tmp_path: Path) -> None:
-    before = tree(source)
+    before = contents(source)
     out = tmp_path / "out"
     done = run(source, out, ConvertOptions(Format.V2, verify=True))
     assert [str(each.name) for each in done] == [*(f"orders-{number}" for number in range(5)), "trimmed-0"]
     assert all(each.sound and each.verified and not each.resumed for each in done)
-    assert tree(source) == before
+    assert contents(source) == before
     found = {path.name for path in out.iterdir()}
     assert found == {
         *(str(each.name) for each in done),
@@ -254,7 +249,7 @@ def test_threads_make_the_same_bytes(source: Path, tmp_path: Path, monkeypatch: 
     for threads in (1, 4):
         done = run(source, tmp_path / str(threads), ConvertOptions(Format.V2, Codec.LZ4, threads=threads, verify=True))
         assert all(each.verified for each in done)
-    assert tree(tmp_path / "1") == tree(tmp_path / "4")
+    assert contents(tmp_path / "1") == contents(tmp_path / "4")
 
 
 @pytest.mark.parametrize("held", [1, 128 << 20])
@@ -275,7 +270,7 @@ def test_threads_find_the_same_damage(
         errors.append(str(done[2].error))
     assert errors[0] == errors[1]
     assert f"{log}, position {position}, " in errors[0]
-    assert tree(tmp_path / "1") == tree(tmp_path / "4")
+    assert contents(tmp_path / "1") == contents(tmp_path / "4")
 
 
 def test_both_forms_of_the_kernels_make_the_same_bytes(
@@ -284,7 +279,7 @@ def test_both_forms_of_the_kernels_make_the_same_bytes(
     for form in ("plain", "compiled"):
         monkeypatch.setenv("MAGICBYTE_KERNELS", form)
         run(source, tmp_path / form, ConvertOptions(Format.V1, Codec.GZIP, verify=True))
-    assert tree(tmp_path / "plain") == tree(tmp_path / "compiled")
+    assert contents(tmp_path / "plain") == contents(tmp_path / "compiled")
 
 
 def test_a_damaged_partition_is_left_out_and_the_others_are_converted(source: Path, tmp_path: Path) -> None:
@@ -306,7 +301,7 @@ def test_a_damaged_partition_is_left_out_and_the_others_are_converted(source: Pa
     assert all(each.sound for each in done)
     assert [each.resumed for each in done] == [True, True, True, False, True, True]
     run(source, tmp_path / "other", ConvertOptions(Format.V2, Codec.NONE))
-    assert tree(out) == tree(tmp_path / "other")
+    assert contents(out) == contents(tmp_path / "other")
 
 
 def test_zstd_needs_another_codec_below_v2(source: Path, tmp_path: Path) -> None:
@@ -431,7 +426,7 @@ def test_a_crash_anywhere_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
     run(tmp_path / "source", tmp_path / "warm", OPTIONS)  # kernels may be compiled, and kept in files
     power = Power(monkeypatch)
     run(tmp_path / "source", tmp_path / "whole", OPTIONS)
-    whole, calls = tree(tmp_path / "whole"), power.calls
+    whole, calls = contents(tmp_path / "whole"), power.calls
     assert calls > 20
     nameless = 0
     for moment in range(calls):
@@ -441,14 +436,14 @@ def test_a_crash_anywhere_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
             run(tmp_path / "source", out, OPTIONS)
         visible = [path for path in out.glob("orders-*") if path.is_dir()] if out.exists() else []
         for path in visible:  # what has its name is complete
-            assert {name: whole[f"{path.name}/{name}"] for name in tree(path)} == tree(path)
-            assert len(tree(path)) == sum(name.startswith(path.name) for name in whole)
+            assert {name: whole[f"{path.name}/{name}"] for name in contents(path)} == contents(path)
+            assert len(contents(path)) == sum(name.startswith(path.name) for name in whole)
         power.goes_after(sys.maxsize)
         only_nameless = {name for name in ("orders-0", "orders-1") if is_noted_as_whole(out, name)} - {
             path.name for path in visible
         }
         done = run(tmp_path / "source", out, OPTIONS)
-        assert tree(out) == whole
+        assert contents(out) == whole
         assert sum(each.resumed for each in done) == len(visible) + len(only_nameless)
         nameless += len(only_nameless)
     assert nameless >= 2  # a crash between the note and the name, of each partition
@@ -470,7 +465,7 @@ def test_crashes_in_a_row_do_not_matter_either(
             continue
     power.goes_after(sys.maxsize)
     run(source, out, OPTIONS)
-    assert tree(out) == tree(tmp_path / "whole")
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("name", ["3.9.1/txn-none", "0.9.0.1/compact-gzip.after"])
@@ -509,7 +504,7 @@ def test_segments_that_an_interrupted_run_has_done_are_not_converted_again(
     again = run(source, out, options)
     assert read == sorted(path.name for path in source.glob("*.log"))[-1:]
     assert [each.report for each in again] == [each.report for each in whole]
-    assert tree(out) == tree(tmp_path / "whole")
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 def test_segments_that_are_not_there_as_they_were_are_converted_again(
@@ -524,7 +519,7 @@ def test_segments_that_are_not_there_as_they_were_are_converted_again(
     for log in out.glob(".*.part/*.log"):
         log.write_bytes(log.read_bytes()[:-1])
     run(source, out, OPTIONS)
-    assert tree(out) == tree(tmp_path / "whole")
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 def command(source: Path, out: Path, *, before: str = "") -> list[str]:
@@ -583,7 +578,7 @@ def test_a_killed_process_and_a_rerun_give_the_bytes_of_an_undisturbed_run(
             process.wait()
             kills += 1
     assert subprocess.run(command(larger, out), stdout=subprocess.DEVNULL).returncode == 0
-    assert tree(out) == tree(tmp_path / "whole")
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 def test_ctrl_c_reports_the_progress_and_a_rerun_continues(larger: Path, tmp_path: Path) -> None:
@@ -605,19 +600,19 @@ def test_a_disk_that_takes_no_more_leaves_the_source_and_what_was_finished(
     source: Path, larger: Path, tmp_path: Path, limit: int
 ) -> None:
     shutil.copytree(larger / "orders-0", source / "zzz-0")
-    before, out = tree(source), tmp_path / "out"
+    before, out = contents(source), tmp_path / "out"
     full = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, resource.RLIM_INFINITY))"
     stopped = subprocess.run(command(source, out, before=full), capture_output=True, text=True)
     assert stopped.returncode == 2
     finished = sorted(path.name for path in out.glob("*-?"))
     assert f"stopped: {len(finished)} of 7 partitions finished in {out}" in stopped.stderr
     assert "File too large" in stopped.stderr
-    assert tree(source) == before
+    assert contents(source) == before
     run(source, tmp_path / "whole", ConvertOptions(Format.V2, Codec.GZIP, verify=True))
     for name in finished:
-        assert tree(out / name) == tree(tmp_path / "whole" / name)
+        assert contents(out / name) == contents(tmp_path / "whole" / name)
     assert subprocess.run(command(source, out), capture_output=True).returncode == 0
-    assert tree(out) == tree(tmp_path / "whole")
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 # ---- continuing, or not
@@ -678,10 +673,10 @@ def test_a_folder_with_other_things_in_it_is_refused(source: Path, tmp_path: Pat
     out = tmp_path / "out"
     out.mkdir()
     (out / name).write_text(content)
-    before = tree(out)
+    before = contents(out)
     with pytest.raises(LogDirectoryError, match=r"interrupted conversion|expected version 1"):
         run(source, out, ConvertOptions(Format.V1))
-    assert tree(out) == before
+    assert contents(out) == before
 
 
 def test_a_line_that_was_being_written_is_as_if_it_were_not_there(source: Path, tmp_path: Path) -> None:
@@ -693,15 +688,15 @@ def test_a_line_that_was_being_written_is_as_if_it_were_not_there(source: Path, 
     first, line, _ = state.read_bytes().split(b"\n")
     state.write_bytes(first.replace(b"true", b"false") + b"\n" + line[:-20])
     assert not any(each.resumed for each in run(source, out, OPTIONS))
-    assert tree(out) == tree(tmp_path / "whole")
+    assert contents(out) == contents(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("place", [".", "orders-0", "orders-0/deeper", "new"])
 def test_the_source_is_no_place_for_the_result(source: Path, place: str) -> None:
-    before = tree(source)
+    before = contents(source)
     with pytest.raises(LogDirectoryError, match="which is an input"):
         run(source, source / place, ConvertOptions(Format.V1))
-    assert tree(source) == before
+    assert contents(source) == before
 
 
 def test_partitions_need_names_that_come_once(source: Path, tmp_path: Path) -> None:
@@ -770,7 +765,7 @@ def test_a_source_may_be_anywhere_that_fsspec_knows(source: Path, tmp_path: Path
         remote.rm("/test-convert", recursive=True)
     assert all(each.verified for each in done)
     run(source, tmp_path / "local", OPTIONS)
-    assert tree(tmp_path / "remote") == tree(tmp_path / "local")
+    assert contents(tmp_path / "remote") == contents(tmp_path / "local")
 
 
 def test_progress_counts_all_bytes_of_the_source_once_and_again_to_verify(source: Path, tmp_path: Path) -> None:

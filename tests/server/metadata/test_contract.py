@@ -23,25 +23,12 @@ from magicbyte.server.metadata.sqlite import SqliteTree
 from magicbyte.server.metadata.tree import Tree
 from magicbyte.testing.tree import SimulatedTree
 from ports import free_port
+from server.metadata.builders import Clock
 
 ZOOKEEPER = "3.9.1"
 """The release of Kafka whose ZooKeeper it is."""
 
 Open = Callable[[], MetadataStore]
-
-
-class Clock:
-    """A clock that is a second later each time."""
-
-    def __init__(self) -> None:
-        self.time_ms = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        self.time_ms += 1000
-        return self.time_ms
-
-    def monotonic_ms(self) -> int:
-        return self.time_ms
 
 
 @pytest.fixture(scope="session")

@@ -17,17 +17,7 @@ from magicbyte.engine.errors import (
 )
 from magicbyte.server.metadata.sqlite import SqliteStore, SqliteTree
 from magicbyte.server.metadata.tree import Session
-
-
-class Clock:
-    """A clock that is a second later each time."""
-
-    def __init__(self) -> None:
-        self.time_ms = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        self.time_ms += 1000
-        return self.time_ms
+from server.metadata.builders import Clock
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
 """Every conclusion of `migrate` and `plan`, with its evidence taken away: the tables of their pages are the cases."""
 
 import asyncio
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -25,32 +23,14 @@ from magicbyte.tools.migration.sightings import CLIENT_ID, SeenClient, Sightings
 from magicbyte.tools.migration.status import BrokerFacts, ClusterPhase, ClusterStage, ClusterStep, stage_of_cluster
 from magicbyte.tools.migration.waiting import progress_of
 from magicbyte.tools.offline.migration import SEE, Phase, Step, StoredEntries
+from pages import EvidenceRow, evidence
 from tools.migration.builders import broker
 
 DOCS = Path(__file__).parents[3] / "docs/commands"
 METADATA = 3
 
 
-class Row(NamedTuple):
-    """A row of the table: without the evidence, the command does not draw the conclusion, but this other one."""
-
-    command: str
-    conclusion: str
-    evidence: str
-    without: str
-    status: int
-
-
-def rows() -> Iterator[Row]:
-    for page in ("migrate.md", "plan.md"):
-        text = (DOCS / page).read_text(encoding="utf-8")
-        (table,) = re.findall(r"^## Evidence$.*?^\|[-|]+\|$\n((?:\|[^\n]*\n)+)", text, re.MULTILINE | re.DOTALL)
-        for line in table.splitlines():
-            command, conclusion, evidence, without, status = (cell.strip() for cell in line.strip("|").split("|"))
-            yield Row(command.strip("`"), conclusion, evidence.replace("`", ""), without.replace("`", ""), int(status))
-
-
-ROWS = list(rows())
+ROWS = evidence("migrate.md", "plan.md")
 
 
 @dataclass
@@ -174,7 +154,7 @@ TAKE: dict[str, Callable[[World], None]] = {
 }
 
 
-def concluded(row: Row, world: World) -> tuple[str, int]:
+def concluded(row: EvidenceRow, world: World) -> tuple[str, int]:
     """Return what a command concludes, and its exit status."""
     match row.command:
         case "check":
@@ -212,7 +192,7 @@ def concluded(row: Row, world: World) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.command}: {row.conclusion} without {row.evidence}")
-def test_without_its_evidence_nothing_is_concluded(row: Row) -> None:
+def test_without_its_evidence_nothing_is_concluded(row: EvidenceRow) -> None:
     whole = World()
     if row.evidence == "the retention of topics with older records":
         whole.topic.stored[Format.V1, Codec.NONE] = StoredEntries(1, 1)

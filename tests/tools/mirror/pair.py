@@ -1,5 +1,6 @@
 """Two of our clusters, a client of each, and a mirror between them that can be made to crash."""
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Coroutine
@@ -11,9 +12,16 @@ from builders import run
 from cli.command import run as command
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.fetch import read_records, read_sets
-from magicbyte.access.client.offsets import bounds
+from magicbyte.access.client.offsets import LATEST, bounds, list_offset
 from magicbyte.access.client.produce import ProduceOptions, send, send_made, send_together
+from magicbyte.access.client.produce_frames import SetsRequest
 from magicbyte.engine.codecs import Codec
+from magicbyte.engine.protocol import Message
+from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from magicbyte.engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
+from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest
+from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.entry import entries
 from magicbyte.testing import Broker
@@ -122,3 +130,54 @@ def dies(mirror: Callable[[], object], monkeypatch: pytest.MonkeyPatch, at: int,
         except CrashError:
             return True
     return False
+
+
+CHANGES = (
+    SetsRequest, InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest,
+    EndTxnRequest,
+)  # fmt: skip
+
+
+async def stable_end(client: Client, topic: str, partition: int) -> int:
+    """Return the end of a partition, once all of its markers are written."""
+    while True:
+        _, end = await bounds(client, topic, partition)
+        if (await list_offset(client, topic, partition, LATEST, committed=True)).offset == end:
+            return end
+        await asyncio.sleep(0.01)
+
+
+class Dying:
+    """A client's requests that change something: at the `at`-th the process ends, before it is sent or after that."""
+
+    def __init__(self, at: int, *, arrives: bool) -> None:
+        self.at, self.arrives, self.asked = at, arrives, 0
+
+    def patched(self, client: Client) -> None:
+        ask = client.ask
+
+        async def dying(node: Any, request: Message, response: Any, **named: Any) -> Any:
+            self.asked += isinstance(request, CHANGES)
+            if self.asked == self.at and self.arrives:
+                await ask(node, request, response, **named)
+            if self.asked >= self.at:
+                raise CrashError  # and everything that the mirror would do about it, too
+            return await ask(node, request, response, **named)
+
+        client.ask = dying  # type: ignore[method-assign]  # of this one client
+
+
+MARKED = {"mirror.identical": "true"}
+
+
+def give(pair: Pair, sets: list[bytes], topic: str = "topic", **target: str) -> None:
+    """Let the source have these sets, with their offsets, and the target an empty topic."""
+
+    async def work(here: Client, there: Client) -> None:
+        await admin.create_topic(here, admin.NewTopic(topic, configs=MARKED))
+        for each in sets:
+            await send_made(here, topic, 0, memoryview(each), 2, Codec.NONE)
+        configs = {name.replace("_", "."): value for name, value in target.items()}
+        await admin.create_topic(there, admin.NewTopic(topic, configs=configs))
+
+    pair.run(work)

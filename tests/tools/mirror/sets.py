@@ -11,6 +11,7 @@ from magicbyte.engine import codecs
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.records import decode as decoding
 from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.control import ControlType
 from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
 from magicbyte.engine.records.layout import Dialect
@@ -80,3 +81,16 @@ def counted() -> Iterator[list[str]]:
     finally:
         for module, name in changed:
             setattr(module, name, originals[name])
+
+
+def transaction(offset: int, producer: int, codec: Codec = Codec.GZIP) -> bytes:
+    """Return a set of an open transaction."""
+    header: dict[str, Any] = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
+    return stored(Format.V2, codec, offset, **header, is_transactional=True)
+
+
+def marker(offset: int, producer: int, kind: ControlType) -> bytes:
+    """Return the end of a transaction."""
+    header = BatchHeader(producer_id=producer, producer_epoch=0, is_control=True, is_transactional=True)
+    record = some(offset, 1)[0]._replace(key=bytes([0, 0, 0, kind]), value=bytes(6))
+    return encode_records([record], Format.V2, header=header._replace(partition_leader_epoch=7))

@@ -35,9 +35,8 @@ from magicbyte.tools.mirror.offset_map import OffsetRun
 from magicbyte.tools.mirror.offset_topic import OFFSET_TOPIC, KnownMaps
 from magicbyte.tools.mirror.plan import Choice
 from magicbyte.tools.mirror.progress import DEFAULT_GROUP
-from tools.mirror.pair import Pair, crash
-from tools.mirror.sets import some, stored
-from tools.mirror.test_sources import give, marker, transaction
+from tools.mirror.pair import Pair, crash, give
+from tools.mirror.sets import marker, some, stored, transaction
 
 WITH_GROUPS = Choice(re.compile(".*"), sync_groups=True)
 

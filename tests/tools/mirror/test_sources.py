@@ -15,48 +15,23 @@ from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import MirrorError
 from magicbyte.engine.records.batch import build_batch
 from magicbyte.engine.records.control import ControlType
-from magicbyte.engine.records.encode import BatchHeader, Format, encode_records
+from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.engine.records.layout import TimestampType
 from magicbyte.testing import Broker
 from magicbyte.tools.mirror import rounds
 from magicbyte.tools.mirror.identical import IdenticalMirror
 from magicbyte.tools.mirror.mirror import Mirror
 from magicbyte.tools.mirror.plan import Choice
-from tools.mirror.pair import ALL, Pair, payloads, records
-from tools.mirror.sets import START, seen, some, stored
+from tools.mirror.pair import ALL, Pair, give, payloads, records
+from tools.mirror.sets import START, marker, seen, some, stored, transaction
 
-MARKED = {"mirror.identical": "true"}
 SENT = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
-
-
-def transaction(offset: int, producer: int, codec: Codec = Codec.GZIP) -> bytes:
-    header: dict[str, Any] = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0}
-    return stored(Format.V2, codec, offset, **header, is_transactional=True)
-
-
-def marker(offset: int, producer: int, kind: ControlType) -> bytes:
-    header = BatchHeader(producer_id=producer, producer_epoch=0, is_control=True, is_transactional=True)
-    record = some(offset, 1)[0]._replace(key=bytes([0, 0, 0, kind]), value=bytes(6))
-    return encode_records([record], Format.V2, header=header._replace(partition_leader_epoch=7))
 
 
 def empty(offset: int, count: int) -> bytes:
     return build_batch(
         b"", base_offset=offset, last_offset_delta=count - 1, base_timestamp=-1, max_timestamp=-1, record_count=0
     )
-
-
-def give(pair: Pair, sets: list[bytes], topic: str = "topic", **target: str) -> None:
-    """Let the source have these sets, with their offsets, and the target an empty topic."""
-
-    async def work(here: Client, there: Client) -> None:
-        await admin.create_topic(here, admin.NewTopic(topic, configs=MARKED))
-        for each in sets:
-            await send_made(here, topic, 0, memoryview(each), 2, Codec.NONE)
-        configs = {name.replace("_", "."): value for name, value in target.items()}
-        await admin.create_topic(there, admin.NewTopic(topic, configs=configs))
-
-    pair.run(work)
 
 
 def arrived(pair: Pair, topic: str = "topic") -> list[tuple[int, int, bytes | None, bytes | None]]:

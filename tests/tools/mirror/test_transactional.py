@@ -1,26 +1,16 @@
 """A mirror in transactions: records and progress arrive together, whatever ends it, and whichever mirror takes over."""
 
-import asyncio
 import re
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.fetch import FetchOptions, read_records
-from magicbyte.access.client.offsets import LATEST, bounds, list_offset
 from magicbyte.access.client.produce import ProduceOptions, send
-from magicbyte.access.client.produce_frames import SetsRequest
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import BrokerError, MirrorError
-from magicbyte.engine.protocol import Message
-from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from magicbyte.engine.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
-from magicbyte.engine.protocol.messages.init_producer_id import InitProducerIdRequest
-from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format
 from magicbyte.testing import Broker
@@ -28,25 +18,12 @@ from magicbyte.tools.mirror import transactional
 from magicbyte.tools.mirror.mirror import Mirror
 from magicbyte.tools.mirror.oversize import OnOversize
 from magicbyte.tools.mirror.plan import Choice
-from tools.mirror.pair import ALL, CrashError, Pair, crash
+from tools.mirror.pair import ALL, CrashError, Dying, Pair, crash, stable_end
 from tools.mirror.sets import START, some
 
 ID = "mirror"
 TRANSACTIONS = replace(ALL, transactional_id=ID)
-CHANGES = (
-    SetsRequest, InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest,
-    EndTxnRequest,
-)  # fmt: skip
 Row = tuple[int, bytes | None, bytes | None]
-
-
-async def stable_end(client: Client, topic: str, partition: int) -> int:
-    """Return the end of a partition, once all of its markers are written."""
-    while True:
-        _, end = await bounds(client, topic, partition)
-        if (await list_offset(client, topic, partition, LATEST, committed=True)).offset == end:
-            return end
-        await asyncio.sleep(0.01)
 
 
 async def committed(client: Client, topic: str, partition: int = 0) -> list[Row]:
@@ -57,26 +34,6 @@ async def committed(client: Client, topic: str, partition: int = 0) -> list[Row]
 
 async def same(here: Client, there: Client, topic: str, partition: int = 0) -> None:
     assert await committed(there, topic, partition) == await committed(here, topic, partition)
-
-
-class Dying:
-    """A client's requests that change something: at the `at`-th the process ends, before it is sent or after that."""
-
-    def __init__(self, at: int, *, arrives: bool) -> None:
-        self.at, self.arrives, self.asked = at, arrives, 0
-
-    def patched(self, client: Client) -> None:
-        ask = client.ask
-
-        async def dying(node: Any, request: Message, response: Any, **named: Any) -> Any:
-            self.asked += isinstance(request, CHANGES)
-            if self.asked == self.at and self.arrives:
-                await ask(node, request, response, **named)
-            if self.asked >= self.at:
-                raise CrashError  # and everything that the mirror would do about it, too
-            return await ask(node, request, response, **named)
-
-        client.ask = dying  # type: ignore[method-assign]  # of this one client
 
 
 def died(pair: Pair, choice: Choice, at: int, *, arrives: bool) -> bool:
