@@ -39,9 +39,11 @@ MAPS: Final = {
 """Objects whose members have names of the data, by command."""
 OPEN: Final = {
     "dump": ("decodedKey", "decodedPayload", "state"),
+    "metadata diff": ("differences[].before", "differences[].after"),
+    "metadata history": ("before", "after"),
     "pipeline run": ("formatsAfter", "formatsBefore", "stages", "units[]"),
 }
-"""Members whose content the page does not list, by command: that of an internal topic, of a stage."""
+"""Members whose content the page does not list, by command: that of an internal topic, of a stage, of a change."""
 COLLECT: Final = "JSON_MEMBERS"
 VARIANTS: Final = {
     "cat --batches": ("--batches",),
@@ -57,6 +59,7 @@ BY_LINE: Final = (
     "consume",
     "dump",
     "dump --anatomy",
+    "metadata history",
     "topics reassign --cancel",
     "topics reassign --execute",
 )

@@ -49,18 +49,18 @@ def test_a_real_controller_takes_our_broker_for_a_member_and_is_succeeded_by_it(
         plain = [BrokerEndpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9)]
         epoch = await register(store, 7, OwnRegistration(Registration(tuple(plain), "attic"), 5, version))
         assert epoch == (await store.get(layout.broker_path(7))).czxid
-        found = await elect(store, 7, clock)
+        found = await elect(store, 7, clock.now_ms)
         assert (found.controller, found.epoch, found.won) == (0, 1, False)
         await until({0, 7}, partial(brokers_at, bootstrap))
         return store
 
     async def after(store: LoopStore, gone: asyncio.Event) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while not (found := await elect(store, 7, clock, lambda _event, _path: gone.set())).won:
+            while not (found := await elect(store, 7, clock.now_ms, lambda _event, _path: gone.set())).won:
                 await gone.wait()
                 gone.clear()
         assert (found.controller, found.epoch) == (7, 2)
-        assert await elect(store, 7, clock) == found
+        assert await elect(store, 7, clock.now_ms) == found
         await store.close()
 
     threads = SystemThreads("test-zookeeper", 1)

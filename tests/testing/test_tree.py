@@ -171,16 +171,16 @@ async def test_a_controller_that_is_cut_off_is_followed_by_another_and_learns_it
     await one.create("/brokers/ids", parents=True)
     own = OwnRegistration(Registration((), None), 0, 5)
     epochs = [await register(each, index, own) for index, each in enumerate((one, two))]
-    assert await elect(one, 0, clock) == ControllerElection(0, 1, 0, True)
+    assert await elect(one, 0, clock.now_ms) == ControllerElection(0, 1, 0, True)
     elected = asyncio.Event()
-    await elect(two, 1, clock, lambda _event, _path: elected.set())
+    await elect(two, 1, clock.now_ms, lambda _event, _path: elected.set())
     tree.cut(sessions[0])
     clock.ms += 18_000
     tree.expire_overdue()
     await elected.wait()
-    assert await elect(two, 1, clock) == ControllerElection(1, 2, 1, True)
+    assert await elect(two, 1, clock.now_ms) == ControllerElection(1, 2, 1, True)
     tree.heal(sessions[0])
     assert told == [SessionEvent.SUSPENDED, SessionEvent.EXPIRED]
     again = await LoopStore.open(tree.session)
     assert await register(again, 0, own) > epochs[1]
-    assert await elect(again, 0, clock) == ControllerElection(1, 2, 1, False)
+    assert await elect(again, 0, clock.now_ms) == ControllerElection(1, 2, 1, False)

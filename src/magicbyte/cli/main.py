@@ -62,7 +62,7 @@ GROUPS = {
     "A broker, or a cluster of them": {
         "serve": "Run a broker for Kafka clients of every version.",
         "cluster": "Start, show and stop a cluster of brokers.",
-        "metadata": "Copy a log directory's metadata to a ZooKeeper, or back.",
+        "metadata": "Show and compare a KRaft node's metadata; copy metadata to a ZooKeeper, or back.",
     },
     "Whole archives": {
         "pipeline": "Whole archives on Spark: verify, convert, compact, clean.",

@@ -1,30 +1,41 @@
-"""`magicbyte metadata`: show the metadata of a KRaft node, export those of a log directory to a ZooKeeper, or import
-them.
+"""`magicbyte metadata`: show the metadata of a KRaft node, their history and differences; export those of a log
+directory to a ZooKeeper, or import them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import parsed
-from magicbyte.cli.options import format_option
+from magicbyte.cli.cat import parse_time
+from magicbyte.cli.options import form_of, format_option, json_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, table_lines
 from magicbyte.engine.addresses import zookeeper_addresses
 from magicbyte.engine.extras import require
-from magicbyte.engine.printable import printable
+from magicbyte.engine.printable import printable, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from magicbyte.cli.options import F
+    from magicbyte.engine.cluster.events import Event
     from magicbyte.server.stores.znodes.transfer import Transferred
+    from magicbyte.tools.offline.quorum import PastEvent, QuorumLog
 
+KINDS: Final = (
+    "topic", "partition", "settings", "broker", "controller", "feature", "quota", "acl", "scram", "token",
+    "producer-ids", "cluster",
+)  # fmt: skip
+"""The kinds of changes in the metadata log of a KRaft node: `engine/cluster/events.py`."""
+_IN_SUBJECT: Final = ("partition", "resourceType", "resourceName")
 OURS: Final = frozenset(
     {
         "enriched.append.mode",
@@ -84,6 +95,143 @@ def show(path: str, at: int | None, topics: tuple[str, ...], form: str) -> None:
         say_json(described)
     else:
         say(*_lines(described, only_topics=bool(topics)))
+
+
+@metadata.command(
+    "history",
+    examples=(
+        "magicbyte metadata history kraft-combined-logs --topic orders",
+        "magicbyte metadata history kraft-combined-logs --kind broker --from 4200",
+    ),
+)
+@click.argument("path", metavar="PATH")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC",
+              help="Only this topic, with its partitions, settings and ACLs. Can be repeated.")  # fmt: skip
+@click.option("--broker", "brokers", type=click.IntRange(min=0), multiple=True, metavar="ID",
+              help="Only this broker: its registration and settings. Can be repeated.")  # fmt: skip
+@click.option("--kind", "kinds", type=click.Choice(KINDS), multiple=True,
+              help="Only changes of this kind. Can be repeated.")  # fmt: skip
+@click.option("--from", "first", type=click.IntRange(min=0), metavar="OFFSET", help="Begin at this offset.")
+@click.option("--to", "end", type=click.IntRange(min=0), metavar="OFFSET", help="End before this offset.")
+@click.option("--since", callback=parse_time, metavar="TIME",
+              help="Only changes of this time or later: ISO 8601 (default UTC), or ms.")  # fmt: skip
+@click.option("--until", callback=parse_time, metavar="TIME", help="Only changes of an earlier time.")
+@json_option("jsonl")
+@click.option("--format", "form", type=click.Choice(["text", "jsonl"]), default="text", show_default=True,
+              callback=form_of)  # fmt: skip
+def history(path: str, form: str, **wanted: Any) -> None:
+    """Show what changed in the cluster of a stopped KRaft node, or of a copy of one: who led a partition when, which
+    replicas were in sync, which settings were changed, when a broker was fenced.
+
+    PATH is a log directory with __cluster_metadata-0, or that folder. The history goes as far back as its log. Nothing
+    is changed. Credentials and tokens are named, not shown.
+    """
+    from magicbyte.tools.offline.quorum import quorum_folder, read_history
+
+    notes = list[str]()
+    chosen = _Chosen(**wanted)
+    for past in read_history(quorum_folder(path), notes):
+        if not chosen.has(past):
+            continue
+        if form == "jsonl":
+            say_json(past.to_json(), indent=None)
+        else:
+            say(f"{time_text(past.timestamp)}  {past.offset:>8}  {_event_line(past.event)}")
+    for note in notes:
+        complain(f"note: {note}")
+
+
+@metadata.command(
+    "diff",
+    examples=(
+        "magicbyte metadata diff kraft-combined-logs@4200 kraft-combined-logs",
+        "magicbyte metadata diff node-1/metadata node-2/metadata",
+    ),
+)
+@click.argument("old", metavar="PATH[@OFFSET]")
+@click.argument("new", metavar="PATH[@OFFSET]")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. Can be repeated.")
+@format_option
+def diff(old: str, new: str, topics: tuple[str, ...], form: str) -> None:
+    """Show how the clusters of two metadata logs differ: of one node at two offsets, or of two nodes.
+
+    PATH is a log directory with __cluster_metadata-0, or that folder; with @OFFSET as after this offset. Status 1 if
+    they differ.
+    """
+    from magicbyte.tools.offline.quorum import QuorumDifference
+
+    compared = QuorumDifference.of(_image_of(old), _image_of(new), topics or None)
+    for each in (compared.old, compared.new):
+        for note in each.notes:
+            complain(f"note: {each.path}: {note}")
+    if form == "json":
+        say_json(compared.to_json())
+    else:
+        say(*map(_event_line, compared.events), many(len(compared.events), "difference"))
+    if compared.events:
+        sys.exit(1)
+
+
+def _image_of(given: str) -> QuorumLog:
+    from magicbyte.tools.offline.quorum import quorum_folder, read_quorum
+
+    path, _, offset = given.rpartition("@")
+    if path and offset.isdigit() and not Path(given).exists():
+        return read_quorum(quorum_folder(path), int(offset))
+    return read_quorum(quorum_folder(given))
+
+
+class _Chosen(NamedTuple):
+    """The changes to show: by topic or broker, kind, offset and time."""
+
+    topics: Collection[str]
+    brokers: Collection[int]
+    kinds: Collection[str]
+    first: int | None
+    end: int | None
+    since: int | None
+    until: int | None
+
+    def has(self, past: PastEvent) -> bool:
+        event, offset, time = past.event, past.offset, past.timestamp
+        is_named = event.topic in self.topics or event.broker in self.brokers
+        return (
+            (is_named or not (self.topics or self.brokers))
+            and (not self.kinds or event.kind in self.kinds)
+            and (self.first is None or offset >= self.first)
+            and (self.end is None or offset < self.end)
+            and (self.since is None or time >= self.since)
+            and (self.until is None or time < self.until)
+        )
+
+
+def _event_line(event: Event) -> str:
+    """Return a change in one line: what is new or gone, or which values are others."""
+    before, after = event.before, event.after
+    if after is None:
+        return f"{event.subject}: removed"
+    if before is None:
+        shown = {name: each for name, each in after.items() if name not in _IN_SUBJECT and not _is_empty(each)}
+        return f"{event.subject}: new: {', '.join(f'{name} {_value(each)}' for name, each in shown.items())}"
+    changed = (f"{name} {_value(before[name])} -> {_value(after[name])}" for name in after)
+    return f"{event.subject}: {', '.join(changed)}"
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value is False or value in ([], {})
+
+
+def _value(value: object) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return str(value).lower()
+        case list():
+            return ",".join(map(str, value)) or "none"
+        case dict():
+            return " ".join(f"{name}={each}" for name, each in value.items()) or "none"
+    return str(value)
 
 
 def _lines(described: dict[str, Any], *, only_topics: bool) -> list[str]:

@@ -30,12 +30,12 @@ from magicbyte.engine.ports import CreateNode, MetadataStore, SessionEvent, Sess
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.releases import line_of, protocol_version
+from magicbyte.engine.replication.state import PartitionOrder
 from magicbyte.server.metadata.on_loop import LoopStore, OpenSession
-from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
 from magicbyte.server.serving.threads import ended
-from magicbyte.server.stores import zookeeper_membership as membership
+from magicbyte.server.stores import znodes
 from magicbyte.server.stores.znodes import cluster as cluster_of_membership
-from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes import layout, member_store
 from magicbyte.server.stores.zookeeper_membership import ZooKeeperMembership
 from magicbyte.testing.tree import SimulatedSession
 from server.broker.builders import records
@@ -169,7 +169,7 @@ async def test_a_renewal_that_ends_late_does_not_close_the_session_of_the_next_o
     """Its session has expired while a thread works for it: a cancellation takes effect after that."""
 
     async with cluster(folder, 1) as members:
-        real, broker, late = membership.finalize, members.brokers[1], list[SimulatedSession]()
+        real, broker, late = member_store.finalize, members.brokers[1], list[SimulatedSession]()
 
         async def finalize(store: LoopStore, number: int, level: int) -> None:
             if not late:
@@ -179,7 +179,7 @@ async def test_a_renewal_that_ends_late_does_not_close_the_session_of_the_next_o
                 raise SessionExpiredError("/", "the session has ended")
             await real(store, number, level)
 
-        monkeypatch.setattr(membership, "finalize", finalize)
+        monkeypatch.setattr(member_store, "finalize", finalize)
         members.tree.expire_session(members.sessions[1])
         await hurried(until(lambda: bool(late) and late[0] is not members.sessions[1]), 5)
         await until(lambda: broker.cluster_view.controller_id == 1)
@@ -196,7 +196,7 @@ async def test_a_session_in_which_a_broker_cannot_continue_makes_way_for_the_nex
     """It has registered the broker already, as the connection is lost, or expires before that."""
 
     async with cluster(folder, 1) as members:
-        found, real, broker = list[SimulatedSession](), membership.finalize, members.brokers[1]
+        found, real, broker = list[SimulatedSession](), member_store.finalize, members.brokers[1]
 
         async def failing(store: LoopStore, number: int, level: int) -> None:
             session = members.sessions[number]
@@ -213,7 +213,7 @@ async def test_a_session_in_which_a_broker_cannot_continue_makes_way_for_the_nex
             node = await store.exists(layout.broker_path(1))
             return 0 if node is None else node.ephemeral_owner
 
-        monkeypatch.setattr(membership, "finalize", failing)
+        monkeypatch.setattr(member_store, "finalize", failing)
         assert isinstance(broker.membership, ZooKeeperMembership)
         first = members.sessions[1]
         members.tree.expire_session(first)
@@ -241,18 +241,18 @@ async def test_a_broker_that_is_refused_in_every_new_session_fails_with_the_reas
 
     async with cluster(folder, 1) as members:
         runtime = members.brokers[1].runtime
-        monkeypatch.setattr(membership, "finalize", refusing)
+        monkeypatch.setattr(member_store, "finalize", refusing)
         members.tree.expire_session(members.sessions[1])
         await hurried(runtime.failed.wait(), 60)
         assert called == 25
         assert "another broker has this number" in str(runtime.failure)
 
 
-@pytest.mark.parametrize("call", ["finalize", "cluster.register"])
+@pytest.mark.parametrize("call", ["member_store.finalize", "cluster.register"])
 async def test_a_session_that_expires_while_the_broker_joins_is_followed_by_another(
     folder: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    real, expired = operator.attrgetter(call)(membership), list[SimulatedSession]()
+    real, expired = operator.attrgetter(call)(znodes), list[SimulatedSession]()
     members = Members(folder)
 
     async def expires(*given: Any) -> Any:
@@ -261,7 +261,7 @@ async def test_a_session_that_expires_while_the_broker_joins_is_followed_by_anot
             members.tree.expire_session(expired[0])
         return await real(*given)
 
-    monkeypatch.setattr(f"magicbyte.server.stores.zookeeper_membership.{call}", expires)
+    monkeypatch.setattr(f"magicbyte.server.stores.znodes.{call}", expires)
 
     broker = await members.start(1)
     try:
@@ -279,7 +279,7 @@ async def test_a_late_notice_of_the_end_of_a_session_does_not_end_the_next_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     members, opened, late = Members(folder), list[SimulatedSession](), list[SessionListener]()
-    real, session_of = membership.finalize, members.session_of
+    real, session_of = member_store.finalize, members.session_of
 
     def telling_late(broker_id: int) -> OpenSession:
         def session(*, listener: SessionListener) -> MetadataStore:
@@ -303,7 +303,7 @@ async def test_a_late_notice_of_the_end_of_a_session_does_not_end_the_next_one(
         await real(*given)
 
     monkeypatch.setattr(members, "session_of", telling_late)
-    monkeypatch.setattr(membership, "finalize", expires)
+    monkeypatch.setattr(member_store, "finalize", expires)
 
     broker = await members.start(1)
     try:
@@ -391,7 +391,6 @@ async def test_a_request_that_waits_while_the_broker_registers_again_is_refused(
     async with cluster(folder, 1) as members, Client(members.bootstrap) as client:
         await client.topics()
         broker = members.brokers[1]
-        assert isinstance(broker.replicas, ClusterReplicas)
         assert isinstance(broker.membership, ZooKeeperMembership)
         before, turn = broker.replicas.controller, broker.replicas.turn
         async with turn:
@@ -529,8 +528,7 @@ async def test_leaders_count_the_replicas_that_they_take_out_of_sync_and_into_it
         leader = members.leader("t")
         follower = members.brokers[3 - leader.node_id]
         before = leader.runtime.metrics.isr_shrinks, leader.runtime.metrics.isr_expands
-        assert isinstance(follower.replicas, ClusterReplicas)
-        fetchers, key = follower.replicas._fetchers, TopicPartition("t", 0)
+        fetchers, key = follower.replicas.replication.fetchers, TopicPartition("t", 0)
         await until(lambda: key in fetchers.partitions)
         fetchers.forget(key)
         await send(client, "t", 0, records(1), ProduceOptions(acks=1))  # which the follower does not have
@@ -554,14 +552,13 @@ async def test_a_broker_that_stops_follows_nothing_more_and_ends_each_fetcher_on
         partition = members.replica(follower, "t")
         assert partition is not None
         replicas = follower.replicas
-        assert isinstance(replicas, ClusterReplicas)
-        fetchers, key = replicas._fetchers, TopicPartition("t", 0)
+        fetchers, key = replicas.replication.fetchers, TopicPartition("t", 0)
         assert key in fetchers.partitions
         fetchers.forget(key)
         await asyncio.gather(fetchers.close_idle(), replicas.close(), fetchers.close_idle())
         state = members.leader("t").replicas.partition("t", 0).led().state
         later = replace(state, leader_epoch=state.leader_epoch + 1)
-        order = Order(key, later, 1, (leader.node_id, follower.node_id))
+        order = PartitionOrder(key, later, 1, (leader.node_id, follower.node_id))
         address = ("127.0.0.1", leader.ports["PLAINTEXT"])
         codes = await replicas.take_orders([order], {leader.node_id: address})
         assert codes == {key: ErrorCode.NONE}

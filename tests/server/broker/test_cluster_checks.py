@@ -16,9 +16,8 @@ from magicbyte.engine.errors import BrokerError, ErrorCode
 from magicbyte.engine.ports import Moment, TopicPartition
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import MAGIC
-from magicbyte.engine.replication.state import PartitionState
+from magicbyte.engine.replication.state import PartitionOrder, PartitionState
 from magicbyte.server.broker.broker import Broker
-from magicbyte.server.partitions.cluster_replicas import ClusterReplicas, Order
 from server.broker.builders import records
 from server.broker.clusters import Members, cluster, make, replicas, replicated, until, values
 
@@ -33,9 +32,8 @@ async def test_04_a_record_is_refused_if_too_few_replicas_would_have_it_and_stay
         await until(lambda: members.is_settled("t"))
         leader = members.leader("t")
         follower = members.brokers[3 - leader.node_id].replicas
-        assert isinstance(follower, ClusterReplicas)
-        await until(lambda: TopicPartition("t", 0) in follower._fetchers.partitions)
-        follower._fetchers.forget(TopicPartition("t", 0))
+        await until(lambda: TopicPartition("t", 0) in follower.replication.fetchers.partitions)
+        follower.replication.fetchers.forget(TopicPartition("t", 0))
         for code in (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_ENOUGH_REPLICAS):
             with pytest.raises(BrokerError) as caught:
                 await send(client, "t", 0, records(1))
@@ -50,9 +48,8 @@ async def test_07_an_order_of_the_epoch_that_is_known_is_ignored(folder: Path) -
     async with replicated(folder, 1) as (members, client):
         await send(client, "t", 0, records(3))
         taken = members.brokers[1].replicas
-        assert isinstance(taken, ClusterReplicas)
-        again = Order(TopicPartition("t", 0), PartitionState(2, 0, (2,), 1), 5, (1, 2))
-        assert await taken.take_orders([again], {}) == {again.key: ErrorCode.STALE_CONTROLLER_EPOCH}
+        again = PartitionOrder(TopicPartition("t", 0), PartitionState(2, 0, (2,), 1), 5, (1, 2))
+        assert await taken.take_orders([again], {}) == {again.partition: ErrorCode.STALE_CONTROLLER_EPOCH}
         assert members.leader("t").node_id == 1
         assert len(await values(client, "t")) == 3
 

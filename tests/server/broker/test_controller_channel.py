@@ -13,8 +13,8 @@ from magicbyte.engine.errors import NetworkError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol import Message
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from magicbyte.engine.replication.controller import LeaderAndIsr, PartitionOrder, StopReplicas, UpdateMetadata
-from magicbyte.engine.replication.state import PartitionState
+from magicbyte.engine.replication.controller import LeaderAndIsr, StopReplicas, UpdateMetadata
+from magicbyte.engine.replication.state import PartitionOrder, PartitionState
 from magicbyte.server.stores.controller_channel import BrokerChannel, Control
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 0)

@@ -172,7 +172,7 @@ async def test_a_log_that_cannot_be_truncated_for_want_of_descriptors_is_truncat
             await until(lambda: members.is_settled("t"))
             partition = members.replica(follower, "t")
             assert partition is not None
-            key, fetchers = TopicPartition("t", 0), follower.replicas._fetchers  # type: ignore[attr-defined]
+            key, fetchers = TopicPartition("t", 0), follower.replicas.replication.fetchers
             fetcher = fetchers._by_key[key]
             scarce.is_over = True
             follower.logs.files.close()

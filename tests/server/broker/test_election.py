@@ -177,34 +177,34 @@ def test_a_broker_that_is_overtaken_while_it_looks_founds_no_second_cluster(look
 
 async def test_the_first_broker_wins_and_the_others_learn_who(tree: MemoryTree) -> None:
     one, two = LoopStore(tree.session()), LoopStore(tree.session())
-    assert await elect(one, 1, Clock()) == ControllerElection(1, 1, 0, True)
-    assert await elect(two, 2, Clock()) == ControllerElection(1, 1, 0, False)
-    assert await elect(one, 1, Clock()) == ControllerElection(1, 1, 0, True)
+    assert await elect(one, 1, Clock().now_ms) == ControllerElection(1, 1, 0, True)
+    assert await elect(two, 2, Clock().now_ms) == ControllerElection(1, 1, 0, False)
+    assert await elect(one, 1, Clock().now_ms) == ControllerElection(1, 1, 0, True)
 
 
 async def test_the_next_controller_has_the_next_epoch_and_the_one_before_cannot_write(tree: MemoryTree) -> None:
     one, two = LoopStore(tree.session()), LoopStore(tree.session())
     changed: list[NodeEvent] = []
-    first = await elect(one, 1, Clock())
-    await elect(two, 2, Clock(), lambda event, _path: changed.append(event))
+    first = await elect(one, 1, Clock().now_ms)
+    await elect(two, 2, Clock().now_ms, lambda event, _path: changed.append(event))
     await one.close()
     again = LoopStore(tree.session())
-    second = await elect(two, 2, Clock())
+    second = await elect(two, 2, Clock().now_ms)
     assert changed == [NodeEvent.DELETED]
     assert second == ControllerElection(2, 2, 1, True)
-    assert await elect(again, 1, Clock()) == ControllerElection(2, 2, 1, False)
+    assert await elect(again, 1, Clock().now_ms) == ControllerElection(2, 2, 1, False)
     with pytest.raises(BadVersionError):
         await again.transaction([SetNode(layout.CONTROLLER_EPOCH, b"1", first.epoch_version)])
 
 
 async def test_a_controller_of_an_earlier_session_of_this_broker_is_another_one(tree: MemoryTree) -> None:
-    await elect(LoopStore(tree.session()), 1, Clock())
-    assert await elect(LoopStore(tree.session()), 1, Clock()) == ControllerElection(1, 1, 0, False)
+    await elect(LoopStore(tree.session()), 1, Clock().now_ms)
+    assert await elect(LoopStore(tree.session()), 1, Clock().now_ms) == ControllerElection(1, 1, 0, False)
 
 
 async def test_an_election_whose_answer_was_lost_is_won_once(tree: MemoryTree) -> None:
     store = LoopStore(Unsure(tree, tree.session().session_id))
-    assert await elect(store, 1, Clock()) == ControllerElection(1, 1, 0, True)
+    assert await elect(store, 1, Clock().now_ms) == ControllerElection(1, 1, 0, True)
 
 
 async def test_of_brokers_that_stand_at_once_one_wins(tree: MemoryTree) -> None:
@@ -214,7 +214,7 @@ async def test_of_brokers_that_stand_at_once_one_wins(tree: MemoryTree) -> None:
 
     stores = [LoopStore(tree.session(), slowly) for _ in range(5)]
     for epoch in (1, 2, 3):
-        found = await asyncio.gather(*(elect(store, index, Clock()) for index, store in enumerate(stores)))
+        found = await asyncio.gather(*(elect(store, index, Clock().now_ms) for index, store in enumerate(stores)))
         (winner,) = [each for each in found if each.won]
         assert {(each.controller, each.epoch) for each in found} == {(winner.controller, epoch)}
         await stores[winner.controller].close()

@@ -25,7 +25,6 @@ from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import Dialect, TimestampType
 from magicbyte.engine.replication.fetcher import Answered, Append, FetchFrom, Truncate
 from magicbyte.server.partitions.appends import NewSet
-from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
 from magicbyte.server.partitions.partition import ServedPartition
 from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers
 from magicbyte.server.partitions.writes import OPENED_BYTES
@@ -46,10 +45,9 @@ async def followed(members: Members, index: int = 0) -> tuple[ReplicaFetchers, S
     """Return the fetchers of topic t's only follower, and its partition, once that is in sync."""
     await until(lambda: members.is_settled("t", index))
     follower = members.brokers[3 - members.leader("t", index).node_id]
-    assert isinstance(follower.replicas, ClusterReplicas)
     partition = members.replica(follower, "t", index)
     assert partition is not None
-    return follower.replicas._fetchers, partition
+    return follower.replicas.replication.fetchers, partition
 
 
 def refuse_once(patch: pytest.MonkeyPatch, code: int) -> list[FetchResponse]:

@@ -157,7 +157,7 @@ def test_a_topic_is_found_again_as_it_was(world: World) -> None:
     assert again.get("t") == made == again.by_id(made.id)
     assert again.known("__consumer_offsets").is_internal
     assert again.adopted == []
-    assert again.leader_epoch("t", 2) == 0
+    assert dict(again.led_at_once(again.known("t")))[2] == 0
 
 
 def test_logs_are_made_when_they_are_asked_for_and_only_those_that_there_can_be(world: World) -> None:
@@ -170,8 +170,6 @@ def test_logs_are_made_when_they_are_asked_for_and_only_those_that_there_can_be(
     for topic, partition in (("t", 2), ("t", -1), ("u", 0)):
         with pytest.raises(UnknownTopicError):
             topics.log(topic, partition)
-        with pytest.raises(UnknownTopicError):
-            topics.leader_epoch(topic, partition)
 
 
 def test_what_is_only_checked_is_not_made(world: World) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from magicbyte.engine.cluster.acls import AccessControlEntry, AclOperation, Pattern, Permission, ResourcePattern
 from magicbyte.engine.cluster.acls import ResourceType as AclResource
@@ -30,6 +30,7 @@ from magicbyte.engine.cluster.changes import (
     AclRemoved,
     BrokerRegistered,
     BrokerUnregistered,
+    ClusterChange,
     ConnectionRateChanged,
     Draft,
     FeatureChanged,
@@ -81,6 +82,8 @@ from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 
 E = TypeVar("E")
+Watch: TypeAlias = Callable[[Draft, ClusterChange], None]
+"""Gets the cluster before a change, which must not be changed, and the change."""
 
 METADATA_VERSION: Final = "metadata.version"
 _KRAFT_VERSION: Final = "kraft.version"
@@ -99,8 +102,10 @@ class MetadataFold:
     `image()` returns it up to the last record that counts. Records of an open transaction are kept until its end.
     """
 
-    def __init__(self, image: ClusterImage | None = None) -> None:
-        self._draft = Draft(image or ClusterImage())
+    def __init__(self, image: ClusterImage | None = None, watch: Watch | None = None) -> None:
+        """`watch` is called before each change that counts."""
+        self._watch = watch
+        self._draft = self._begun(image or ClusterImage())
         self._open: list[MetadataRecord] | None = None
         self._waiting: dict[str, dict[int, PartitionImage]] = {}  # of topics, until those before them are there
 
@@ -165,8 +170,21 @@ class MetadataFold:
             number = len(self._draft.partitions(name))
             raise _wrong(f"the partitions of topic {name}", f"partition {number}", f"{min(self._waiting[name])} only")
         image = self._draft.image(position)
-        self._draft = Draft(image)
+        self._draft = self._begun(image)
         return image
+
+    def _begun(self, image: ClusterImage) -> Draft:
+        return Draft(image) if self._watch is None else _WatchedDraft(image, self._watch)
+
+
+class _WatchedDraft(Draft):
+    def __init__(self, image: ClusterImage, watch: Watch) -> None:
+        super().__init__(image)
+        self._watch = watch
+
+    def apply(self, change: ClusterChange) -> None:
+        self._watch(self, change)
+        super().apply(change)
 
 
 def _wrong(what: str, expected: str, found: object) -> CorruptRecordError:

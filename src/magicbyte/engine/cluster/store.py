@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from magicbyte.engine.cluster.brokers import Registration
 from magicbyte.engine.cluster.changes import ClusterChange, ProposedChange
 from magicbyte.engine.cluster.image import ClusterImage
 from magicbyte.engine.errors import StaleProposalError
@@ -24,6 +25,8 @@ class ClusterStore(Protocol):
     image and the changes that led to it, in order, before `image` returns it to others. They must not raise.
 
     Proposers: `propose` returns once its changes are durable and in `image`. They are all made, or none.
+
+    Sessions: `register` makes a broker live until its session ends.
     """
 
     @property
@@ -40,6 +43,19 @@ class ClusterStore(Protocol):
         nothing was changed. Raises UnknownOutcomeError if the connection was lost meanwhile and the store cannot say
         whether they were made; a later image shows it. Raises NetworkError, MetadataError, ProtocolTooOldError; nothing
         was changed.
+        """
+
+    async def register(self, broker_id: int, registration: Registration) -> int:
+        """Register a broker for as long as its session lasts; return the epoch of the registration.
+
+        Waits as `wait_for_earlier_session` does, and raises as it does. A broker that is registered in this session
+        keeps its epoch. Raises InvalidConfigError if other brokers have other features; NetworkError, MetadataError.
+        """
+
+    async def wait_for_earlier_session(self, broker_id: int) -> None:
+        """Wait until no other session has a broker registered: this one before a crash, or another with its id.
+
+        Raises NodeExistsError if that session does not end, NetworkError, MetadataError.
         """
 
 

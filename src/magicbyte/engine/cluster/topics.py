@@ -30,7 +30,7 @@ from magicbyte.engine.errors import (
 )
 from magicbyte.engine.log.files.names import MOST_PARTITIONS, check_new_topic
 from magicbyte.engine.replication.assignment import assign, check_assignments, check_factor
-from magicbyte.engine.replication.state import NEW_NODE, KnownState, PartitionState
+from magicbyte.engine.replication.state import NEW_NODE, KnownState, PartitionOrder, PartitionState
 
 if TYPE_CHECKING:
     import uuid
@@ -193,6 +193,12 @@ def leader_epoch(image: ClusterImage, key: TopicPartition) -> int:
     """Return the leader epoch of a partition, 0 if it has no state yet. Raises UnknownTopicError."""
     partition = _partition(image, key)
     return 0 if partition.known is None else partition.known.state.leader_epoch
+
+
+def own_order(image: ClusterImage, key: TopicPartition, broker_id: int) -> PartitionOrder:
+    """Return the order by which a broker that is a cluster by itself leads a partition. Raises UnknownTopicError."""
+    alone = (broker_id,)
+    return PartitionOrder(key, PartitionState(broker_id, leader_epoch(image, key), alone, 0), 0, alone)
 
 
 def later_epoch(image: ClusterImage, key: TopicPartition, epoch: int) -> list[ProposedChange]:

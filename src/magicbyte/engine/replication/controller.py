@@ -34,7 +34,7 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication import election, reassignment
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
-from magicbyte.engine.replication.state import NEW_NODE, KnownState, PartitionState
+from magicbyte.engine.replication.state import NEW_NODE, KnownState, PartitionOrder, PartitionState
 from magicbyte.engine.sentinels import NO_BROKER
 
 BEING_DELETED: Final = -2
@@ -57,19 +57,6 @@ class AssignmentChange:
     partition: TopicPartition
     replicas: tuple[int, ...]
     move: OngoingMove = NO_MOVE
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOrder:
-    """The role of a broker for a partition. `is_new`: the replica was just created. `offline`: dead replicas."""
-
-    partition: TopicPartition
-    state: PartitionState
-    version: int
-    replicas: tuple[int, ...]
-    is_new: bool = False
-    move: OngoingMove = NO_MOVE
-    offline: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
+
 NEW_NODE: Final = -1
 """Used instead of a version: the state node must be created."""
 
@@ -24,3 +27,19 @@ class KnownState(NamedTuple):
 
     state: PartitionState
     version: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOrder:
+    """The roles of all brokers for a partition, as a controller orders them. `version` is that of its state.
+
+    `is_new`: the replica was just created. `offline`: dead replicas.
+    """
+
+    partition: TopicPartition
+    state: PartitionState
+    version: int
+    replicas: tuple[int, ...]
+    is_new: bool = False
+    move: OngoingMove = NO_MOVE
+    offline: tuple[int, ...] = ()

@@ -10,7 +10,7 @@ import contextlib
 import math
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from magicbyte.server.coordinating.groups import Groups
     from magicbyte.server.coordinating.transactions import Transactions
     from magicbyte.server.metadata.on_loop import OpenSession
+    from magicbyte.server.partitions.in_sync import Replication
+    from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.listeners import Listener
     from magicbyte.server.stores.authorizer import Authorizer
@@ -222,28 +224,31 @@ class Broker:
         self.leader_throttle = ReplicationThrottle(
             runtime, topics, lambda: config.leader_replication_throttled_rate, lambda topic: topic.leaders
         )
-        if not config.is_in_cluster:
-            self.replicas = Replicas(runtime, topics)
-        else:
-            from magicbyte.server.partitions.cluster_replicas import ClusterReplicas
-            from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers
-
-            follower_throttle = ReplicationThrottle(
-                runtime, topics, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
-            )
-            self.replicas = ClusterReplicas(
-                runtime,
-                topics,
-                self.logs,
-                view=self.cluster_view,
-                states=self.membership.states,
-                fetchers=ReplicaFetchers(runtime, self.membership.links, follower_throttle),
-                background=background,
-                coordinator_of=lambda topic: self.coordinators.of(topic),
-            )
+        self.replicas = Replicas(
+            runtime,
+            topics,
+            self.logs,
+            view=self.cluster_view,
+            background=background,
+            own_order=lambda key: self.membership.topic_control.own_order(self.cluster_store.image, key),
+            coordinator_of=lambda topic: self.coordinators.of(topic),
+            replication=self._replication,
+        )
         self.appends = Appends(runtime, self.replicas)
         services = CoordinatorServices(runtime, topics, self.logs, self.replicas, self.appends, topics.led_at_once)
         self.coordinators = Coordinators(services, lambda: self.parts.producer_ids.next(), self._peers)
+
+    def _replication(self, partitions: Mapping[tuple[str, int], ServedPartition]) -> Replication:
+        from magicbyte.server.partitions.in_sync import InSyncReplicas, Replication
+        from magicbyte.server.partitions.replica_fetchers import ReplicaFetchers
+
+        runtime, config, membership = self.runtime, self.config, self.membership
+        throttle = ReplicationThrottle(
+            runtime, self.topics, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
+        )
+        return Replication(
+            ReplicaFetchers(runtime, membership.links, throttle), InSyncReplicas(runtime, partitions, membership.states)
+        )
 
     def _peers(self) -> Peers:
         from magicbyte.server.stores.peers import Peers
@@ -285,7 +290,6 @@ class Broker:
         await self.membership.wait_for_earlier_session()
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
-        self.replicas.start()
         await self.membership.join(self._registration)
         if (address := config.http) is not None:
             from magicbyte.server.broker.pages import PageServices, pages

@@ -5,7 +5,7 @@ changed. There are `num.replica.fetchers` fetchers for each leader, each with it
 
 Invariants:
 1. One task for each leader and number sends one request at a time, and applies its response before the next.
-2. A partition has at most one fetcher: `follow` comes after `forget` (`ClusterReplicas.take_orders`).
+2. A partition has at most one fetcher: `follow` comes after `forget` (`Replicas.take_orders`).
 3. A log is changed with the lock of its partition held and `logs_lock` shared, in the lock order of `appends.py`. When
    the lock is there, the decision is dropped unless the partition is still followed in the same epoch (`_follows`), and
    records unless the log still ends where they begin.

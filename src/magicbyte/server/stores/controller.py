@@ -300,7 +300,7 @@ class ControllerService:
         while True:
             try:
                 return await retry_while_disconnected(
-                    election.elect, store, self._broker_id, self._clock, self._controller_changed
+                    election.elect, store, self._broker_id, self._clock.now_ms, self._controller_changed
                 )
             except UnknownOutcomeError:
                 await asyncio.sleep(RETRY_S)

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from magicbyte.engine.errors import MagicbyteError, NetworkError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
-from magicbyte.engine.replication.controller import LeaderAndIsr, PartitionOrder, StopReplicas, UpdateMetadata
+from magicbyte.engine.replication.controller import LeaderAndIsr, StopReplicas, UpdateMetadata
+from magicbyte.engine.replication.state import PartitionOrder
 
 if TYPE_CHECKING:
     import uuid

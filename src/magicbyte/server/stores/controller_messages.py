@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import uuid
 
     from magicbyte.engine.cluster.brokers import RegisteredBroker
-    from magicbyte.engine.replication.controller import PartitionOrder
+    from magicbyte.engine.replication.state import PartitionOrder
 
 _PROTOCOLS: Final = {name: number for number, name in enumerate(PROTOCOLS)}
 _FIRST_BY_TOPIC: Final[Mapping[int, int]] = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.own_cluster import AdoptFormats
     from magicbyte.server.stores.topic_control import TopicControl
     from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.znodes.member_store import MemberStore
     from magicbyte.server.stores.znodes.states import StateNodes
     from magicbyte.server.stores.znodes.store import TreeStore
 
@@ -104,6 +105,14 @@ class Membership(Protocol):
     @property
     def states(self) -> StateNodes:
         """The states of partitions that leaders with followers write. Without other brokers nothing asks for it."""
+
+    @property
+    def takes_orders(self) -> bool:
+        """Whether a controller sends this broker its roles; otherwise such requests are refused."""
+
+    @property
+    def announcements(self) -> MemberStore:
+        """The store, which takes what a controller announces. Without orders nothing asks for it."""
 
     @property
     def controller(self) -> ControllerRequests:

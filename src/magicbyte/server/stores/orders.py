@@ -1,4 +1,4 @@
-"""Requests of a controller as changes of the cluster, for a member of it.
+"""Requests of a controller as changes of the cluster and as orders, for a member of it.
 
 Source: Kafka's ZkMetadataCache.
 """
@@ -24,11 +24,13 @@ from magicbyte.engine.cluster.changes import (
 from magicbyte.engine.cluster.image import PartitionImage
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.controller import BEING_DELETED
-from magicbyte.engine.replication.state import KnownState, PartitionState
+from magicbyte.engine.replication.state import KnownState, PartitionOrder, PartitionState
 from magicbyte.engine.sentinels import NO_EPOCH
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.image import ClusterImage
+    from magicbyte.engine.protocol.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+    from magicbyte.engine.protocol.messages.stop_replica import StopReplicaRequest
     from magicbyte.engine.protocol.messages.update_metadata import (
         UpdateMetadataBroker,
         UpdateMetadataPartitionState,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     )
 
 _PLAINTEXT: Final = PROTOCOLS[0]
+_FIRST_WITH_EPOCHS: Final = 3  # version of StopReplica with an operation for each partition
 
 
 class MetadataUpdate(NamedTuple):
@@ -121,3 +124,43 @@ def _states(request: UpdateMetadataRequest) -> Iterable[tuple[str, UpdateMetadat
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield topic.topic_name, state
+
+
+# ---- roles
+
+
+def orders_of(request: LeaderAndIsrRequest) -> list[PartitionOrder]:
+    """Return the orders of a LeaderAndIsr of any version."""
+    return [_order(topic, state) for topic, state in _leader_states(request)]
+
+
+def _leader_states(request: LeaderAndIsrRequest) -> Iterable[tuple[str, LeaderAndIsrPartitionState]]:
+    for state in request.ungrouped_partition_states:
+        yield state.topic_name, state
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+
+
+def _order(topic: str, told: LeaderAndIsrPartitionState) -> PartitionOrder:
+    state = PartitionState(told.leader, told.leader_epoch, tuple(told.isr), told.controller_epoch)
+    key = TopicPartition(topic, told.partition_index)
+    return PartitionOrder(key, state, told.partition_epoch, tuple(told.replicas))
+
+
+def stops_of(request: StopReplicaRequest, version: int) -> Iterable[tuple[TopicPartition, int | None, bool]]:
+    """Yield each partition of a StopReplica, with the leader epoch known to the controller, and whether to delete it.
+
+    The epoch is None if the version has none.
+    """
+    if version >= _FIRST_WITH_EPOCHS:
+        for states in request.topic_states:
+            for each in states.partition_states:
+                key = TopicPartition(states.topic_name, each.partition_index)
+                yield key, each.leader_epoch, each.delete_partition
+        return
+    for one in request.ungrouped_partitions:
+        yield TopicPartition(one.topic_name, one.partition_index), None, request.delete_partitions
+    for topic in request.topics:
+        for index in topic.partition_indexes:
+            yield TopicPartition(topic.name, index), None, request.delete_partitions

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from magicbyte.engine.cluster.brokers import RegisteredBroker, Registration
-from magicbyte.engine.cluster.changes import BrokerRegistered, ControllerChanged
+from magicbyte.engine.cluster.changes import BrokerRegistered
 from magicbyte.engine.printable import logger
-from magicbyte.engine.releases import registration_version
 from magicbyte.engine.sentinels import NO_EPOCH
 from magicbyte.server.metadata.on_loop import LoopStore
 from magicbyte.server.stores.topic_control import OwnTopics
 from magicbyte.server.stores.znodes import cluster
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
-from magicbyte.server.stores.znodes.election import elect
 from magicbyte.server.stores.znodes.salvage import open_metadata
 from magicbyte.server.stores.znodes.store import TreeStore
 from magicbyte.server.stores.znodes.writing import WritingTerms
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.links import Links
     from magicbyte.server.stores.lone_controller import LoneController
     from magicbyte.server.stores.topics import Topics
+    from magicbyte.server.stores.znodes.member_store import MemberStore
     from magicbyte.server.stores.znodes.states import StateNodes
 
     AdoptFormats: TypeAlias = Callable[[BrokerConfig, MetadataStore, LogDirectory], None]
@@ -51,6 +50,7 @@ class OwnCluster:
     cluster_store: TreeStore
     topic_control: OwnTopics
     broker_epoch = NO_EPOCH
+    takes_orders = False
 
     def __init__(self, config: BrokerConfig, adopt: AdoptFormats) -> None:
         self._config, self._adopt = config, adopt
@@ -76,7 +76,7 @@ class OwnCluster:
             runtime.reading,
             runtime.writing,
             runtime.spawn,
-            lambda: WritingTerms(runtime.clock.now_ms(), self._config.tree_protocol),
+            lambda: WritingTerms.of(self._config, runtime.clock.now_ms()),
         )
         self.cluster_id = cluster.found_cluster(self.metadata, known_id, runtime.new_uuid)
         await store.start()
@@ -92,6 +92,11 @@ class OwnCluster:
     def states(self) -> StateNodes:
         """There are none."""
         raise AssertionError("no partition has a follower")
+
+    @property
+    def announcements(self) -> MemberStore:
+        """There are none."""
+        raise AssertionError("no controller announces anything")
 
     def logs_opened(self, logs: LogDirectory) -> None:
         """Commit all records, as there is no other replica, and adopt the formats of the directory."""
@@ -121,15 +126,8 @@ class OwnCluster:
 
     async def join(self, registration: Callable[[], Registration]) -> None:
         """Register the broker, and make it the controller."""
-        broker_id, clock, content = self._runtime.node_id, self._runtime.clock, registration()
-        store = LoopStore(self.metadata)  # on the loop, because nothing is served yet
-        version = registration_version(self._config.inter_broker_protocol_version)
-        own = cluster.OwnRegistration(content, clock.now_ms(), version)
-        self.broker_epoch = await cluster.register(store, broker_id, own)
-        election = await elect(store, broker_id, clock)
-        this_broker = RegisteredBroker(broker_id, self.broker_epoch, content)
-        controller = ControllerChanged(election.controller, election.epoch)
-        self.cluster_store.follow([BrokerRegistered(this_broker), controller])
+        self.broker_epoch = await self.cluster_store.register(self._runtime.node_id, registration())
+        await self.cluster_store.take_control(self._runtime.node_id)
 
     async def leave(self, view: ClusterView) -> None:
         """Do nothing: no other broker can lead."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from magicbyte.engine.cluster import topics
 from magicbyte.engine.errors import InvalidTopicError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.sentinels import NO_BROKER
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.cluster.brokers import RegisteredBroker
     from magicbyte.engine.cluster.image import ClusterImage, PartitionImage, TopicImage
     from magicbyte.engine.log.live.log_directory import LogDirectory
+    from magicbyte.engine.replication.state import PartitionOrder
     from magicbyte.server.serving.threads import Threads
 
 
@@ -40,6 +42,12 @@ class TopicControl(Protocol):
     def led_at_once(self, partitions: Collection[int]) -> Collection[int]:
         """Return those of the partitions of a topic that this broker leads without an order of a controller."""
 
+    def own_order(self, image: ClusterImage, key: TopicPartition) -> PartitionOrder | None:
+        """Return the order that follows from the image for a partition; None if a controller sends orders.
+
+        Raises UnknownTopicError.
+        """
+
     async def folder_check(self) -> Callable[[str, range], None]:
         """Return a function that raises InvalidTopicError if new partitions of a topic cannot have folders."""
 
@@ -63,6 +71,10 @@ class AnnouncedTopics:
     def led_at_once(self, _partitions: Collection[int]) -> Collection[int]:
         """Return none."""
         return ()
+
+    def own_order(self, _image: ClusterImage, _key: TopicPartition) -> PartitionOrder | None:
+        """Return None."""
+        return None
 
     async def folder_check(self) -> Callable[[str, range], None]:
         """Check nothing: the assigned brokers find out. Here may be a folder that is still being deleted."""
@@ -110,6 +122,10 @@ class OwnTopics:
     def led_at_once(self, partitions: Collection[int]) -> Collection[int]:
         """Return all."""
         return partitions
+
+    def own_order(self, image: ClusterImage, key: TopicPartition) -> PartitionOrder:
+        """Return the order to lead in the epoch of the image. Raises UnknownTopicError."""
+        return topics.own_order(image, key, self._broker_id)
 
     async def folder_check(self) -> Callable[[str, range], None]:
         """Return a function that looks for the folders of new partitions in the log directory as it is now."""

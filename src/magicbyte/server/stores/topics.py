@@ -176,20 +176,11 @@ class Topics:
         """Return the rules for appends to a topic. Raises UnknownTopicError."""
         return self.known(topic).config.append
 
-    def leader_epoch(self, topic: str, partition: int) -> int:
-        """Return the leader epoch of a partition, 0 if it has no state yet. Raises UnknownTopicError."""
-        self.check_partition(topic, partition)
-        return topics.leader_epoch(self._store.image, TopicPartition(topic, partition))
-
     def led_at_once(self, topic: ServedTopic) -> list[tuple[int, int]]:
         """Return the partitions that this broker leads without an order of a controller, with their leader epochs."""
         image = self._store.image
         keys = (TopicPartition(topic.name, index) for index in self._control.led_at_once(range(topic.partitions)))
         return [(key.partition, topics.leader_epoch(image, key)) for key in keys]
-
-    def check_partition(self, topic: str, partition: int) -> None:
-        """Raise UnknownTopicError unless a topic has this partition."""
-        self._partition(topic, partition)
 
     def _partition(self, topic: str, partition: int) -> ServedTopic:
         found = self.known(topic)

@@ -25,7 +25,6 @@ from magicbyte.engine.extras import require
 from magicbyte.engine.ports import SessionEvent
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from magicbyte.engine.releases import registration_version
 from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 from magicbyte.server.metadata.current import CurrentStore
 from magicbyte.server.metadata.on_loop import LoopStore
@@ -35,7 +34,6 @@ from magicbyte.server.stores.links import Links
 from magicbyte.server.stores.topic_control import AnnouncedTopics
 from magicbyte.server.stores.znodes import cluster
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
-from magicbyte.server.stores.znodes.features import finalize
 from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.states import StateNodes
 from magicbyte.server.stores.znodes.writing import WritingTerms
@@ -55,7 +53,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _RETRY_S: Final = 1.0
-_EXPIRY_MS: Final = 12_000  # after its timeout, for a session to end: servers check in steps
+_EXPIRY_MS: Final = 12_000  # after its timeout, for an earlier session to end: servers check in steps
 _MOST_REFUSALS: Final = 5
 """New sessions in a row in which a broker is refused, for a reason other than the connection."""
 
@@ -66,6 +64,7 @@ class ZooKeeperMembership:
     cluster_id: str
     cluster_store: MemberStore
     topic_control = AnnouncedTopics()
+    takes_orders = True
     links: Links
     controller: ControllerService
 
@@ -105,7 +104,8 @@ class ZooKeeperMembership:
             runtime.reading,
             runtime.writing,
             runtime.spawn,
-            lambda: WritingTerms(runtime.clock.now_ms(), self._config.tree_protocol),
+            lambda: WritingTerms.of(self._config, runtime.clock.now_ms()),
+            max(cluster.PATIENCE_MS, self._config.zookeeper_session_timeout_ms + _EXPIRY_MS),
         )
         self.cluster_id = cluster.found_cluster(self.metadata, known_id, runtime.new_uuid)
         await self.cluster_store.start()
@@ -120,6 +120,11 @@ class ZooKeeperMembership:
             connect=self.links.connect,
             on_change=self._controller_changed,
         )
+
+    @property
+    def announcements(self) -> MemberStore:
+        """Take what the controller announces."""
+        return self.cluster_store
 
     def _controller_changed(self) -> None:
         self.cluster_store.follow([ControllerChanged(self.controller.controller_id, self.controller.epoch)])
@@ -193,12 +198,7 @@ class ZooKeeperMembership:
 
     async def wait_for_earlier_session(self) -> None:
         """Wait until this broker's registration before a crash has expired. Raises NodeExistsError if it stays."""
-        await cluster.wait_for_earlier_session(self.store, self._runtime.node_id, self._session_expiry_timeout_ms)
-
-    @property
-    def _session_expiry_timeout_ms(self) -> int:
-        """How long an earlier session of this broker, probably with the same timeout, may take to expire."""
-        return max(cluster.PATIENCE_MS, self._runtime.config.zookeeper_session_timeout_ms + _EXPIRY_MS)
+        await self.cluster_store.wait_for_earlier_session(self._runtime.node_id)
 
     async def join(self, registration: Callable[[], Registration]) -> None:
         """Register the broker, and stand for election: see `Membership.join`.
@@ -217,12 +217,8 @@ class ZooKeeperMembership:
     async def _register(self) -> None:
         assert self._registration is not None, "called after `join`"
         number, level = self._runtime.node_id, self.offer.transaction_version
-        await finalize(self.store, number, level)
         content = replace(self._registration(), features={TRANSACTION_VERSION: level} if level else {})
-        version = registration_version(self._config.inter_broker_protocol_version)
-        own = cluster.OwnRegistration(content, self._runtime.clock.now_ms(), version)
-        self.broker_epoch = await cluster.register(self.store, number, own, self._session_expiry_timeout_ms)
-        await finalize(self.store, number, level)
+        self.broker_epoch = await self.cluster_store.register(number, content)
         log.info("registered as broker %d, epoch %d", number, self.broker_epoch)
 
     async def leave(self, view: ClusterView) -> None:

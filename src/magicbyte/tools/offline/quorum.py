@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from magicbyte.engine.cluster.changes import AclAdded, AclRemoved, Draft, difference
+from magicbyte.engine.cluster.events import Event, events_of
 from magicbyte.engine.cluster.image import ClusterImage
 from magicbyte.engine.cluster.image_json import image_json
 from magicbyte.engine.cluster.metadata_fold import MetadataFold
@@ -24,6 +26,8 @@ from magicbyte.engine.records.decode import DecodeOptions, decode_rows
 from magicbyte.engine.records.layout import CONTROL_BIT
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.changes import ClusterChange
+    from magicbyte.engine.cluster.metadata_fold import Watch
     from magicbyte.engine.log.files.chunk import Chunk
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.ports import FileEntry, FileSystem
@@ -52,6 +56,27 @@ class QuorumLog:
         return origin | image_json(self.image, topics)
 
 
+class PastEvent(NamedTuple):
+    """An event with the offset and the time (ms) of its record in the metadata log."""
+
+    offset: int
+    timestamp: int
+    event: Event
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the event with its offset and time."""
+        return {"offset": self.offset, "timestamp": self.timestamp, **self.event.to_json()}
+
+
+class _QuorumRecord(NamedTuple):
+    path: str
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    is_control: bool
+
+
 def quorum_folder(path: str) -> PartitionDirectory:
     """Return the folder of the metadata log at a path: that folder, or a log directory that has it.
 
@@ -74,23 +99,81 @@ def read_quorum(folder: PartitionDirectory, at: int | None = None) -> QuorumLog:
     end = None if at is None else at + 1
     fold, begin, start = _begin(folder, end, notes)
     position = begin
-    for path, offset, value in _log(folder, begin, end, notes):
-        if value is not None:
-            _add(fold, offset, value, path)
-        position = offset + 1
+    for record in _log(folder, begin, end, notes):
+        _add(fold, record)
+        position = record.offset + 1
     if fold.has_open_transaction:
         notes.append("a transaction is open at the end: its records do not count")
     return QuorumLog(folder.path, fold.image(position - 1), start, position, tuple(notes))
 
 
-def _begin(folder: PartitionDirectory, end: int | None, notes: list[str]) -> tuple[MetadataFold, int, str | None]:
+def read_history(folder: PartitionDirectory, notes: list[str]) -> Iterator[PastEvent]:
+    """Yield what happened in a cluster, as far back as its metadata log reaches; `notes` gets what was passed over.
+
+    Of a transaction everything happens at its end. What was before the log's start is known by a snapshot only: it did
+    not happen at any known time, and a note says so. Raises as `read_quorum` does.
+    """
+    noted = list[Event]()
+
+    def watch(before: Draft, change: ClusterChange) -> None:
+        noted.extend(events_of(before, change))
+
+    fold, begin, start = _begin(folder, None, notes, watch, oldest=True)
+    if begin:
+        notes.append(f"the log begins at offset {begin}: what was before is known by {start} alone")
+    noted.clear()
+    for record in _log(folder, begin, None, notes):
+        _add(fold, record)
+        for event in noted:
+            yield PastEvent(record.offset, record.timestamp, event)
+        noted.clear()
+
+
+def differences(old: ClusterImage, new: ClusterImage) -> Iterator[Event]:
+    """Yield what is different in another image: of the same cluster at another time, or of another one."""
+    draft = Draft(old)
+    for change in difference(old, new):
+        if not isinstance(change, AclAdded | AclRemoved):  # the same as AclsChanged, with ids
+            yield from events_of(draft, change)
+            draft.apply(change)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDifference:
+    """How the clusters of two metadata logs differ."""
+
+    old: QuorumLog
+    new: QuorumLog
+    events: Sequence[Event]
+
+    @classmethod
+    def of(cls, old: QuorumLog, new: QuorumLog, topics: Collection[str] | None = None) -> QuorumDifference:
+        """Compare two metadata logs. `topics`: those to compare, by default everything."""
+        events = [each for each in differences(old.image, new.image) if topics is None or each.topic in topics]
+        return cls(old, new, events)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what was compared, and the differences."""
+        sides = [{"path": each.path, "endOffset": each.end} for each in (self.old, self.new)]
+        return {"old": sides[0], "new": sides[1], "differences": [each.to_json() for each in self.events]}
+
+
+def _begin(
+    folder: PartitionDirectory, end: int | None, notes: list[str], watch: Watch | None = None, *, oldest: bool = False
+) -> tuple[MetadataFold, int, str | None]:
     """Return the image to continue, the offset from which the log continues it, and the snapshot it was read from.
 
-    Raises LogDirectoryError if the log does not reach back to one.
+    The newest snapshot that the log continues, or with `oldest` the oldest. Raises LogDirectoryError if the log does
+    not reach back to one.
     """
     first = folder.segments[0].base_offset if folder.segments else 0
-    for entry in _snapshots(folder, end):
-        begin, fold = int(entry.name[:20]), MetadataFold()
+    if oldest and not first:
+        return MetadataFold(watch=watch), 0, None
+    snapshots = _snapshots(folder, end)
+    if oldest:
+        snapshots = [each for each in snapshots if int(each.name[:20]) >= first][::-1]
+    for entry in snapshots:
+        begin, fold = int(entry.name[:20]), MetadataFold(watch=watch)
         if begin < first:
             break
         if _read_snapshot(folder.files, entry, fold):
@@ -101,7 +184,7 @@ def _begin(folder: PartitionDirectory, end: int | None, notes: list[str]) -> tup
             f"{folder.path}: the log begins at offset {first}, and no complete snapshot has what was before"
             + ("" if end is None else f", up to offset {end - 1}")
         )
-    return MetadataFold(), 0, None
+    return MetadataFold(watch=watch), 0, None
 
 
 def _snapshots(folder: PartitionDirectory, end: int | None) -> list[FileEntry]:
@@ -117,18 +200,17 @@ def _read_snapshot(files: FileSystem, entry: FileEntry, fold: MetadataFold) -> b
     has_footer = False
     with files.open(entry.path) as file:
         for chunk in read_chunks(file):
-            for offset, key, value, is_control in _records(chunk):
-                if is_control:
-                    has_footer = parse_control_record(offset, key, value).type is ControlType.SNAPSHOT_FOOTER
+            for record in _records(chunk, entry.path):
+                if record.is_control:
+                    control = parse_control_record(record.offset, record.key, record.value)
+                    has_footer = control.type is ControlType.SNAPSHOT_FOOTER
                 else:
-                    _add(fold, offset, value, entry.path)
+                    _add(fold, record)
     return has_footer
 
 
-def _log(
-    folder: PartitionDirectory, begin: int, end: int | None, notes: list[str]
-) -> Iterator[tuple[str, int, bytes | None]]:
-    """Yield file, offset and value of the log's records from `begin` on; the values of control records are None."""
+def _log(folder: PartitionDirectory, begin: int, end: int | None, notes: list[str]) -> Iterator[_QuorumRecord]:
+    """Yield the log's records from `begin` on."""
     last = folder.segments[-1] if folder.segments else None
     for segment, following in zip(folder.segments, [*folder.segments[1:], None], strict=True):
         if following is not None and following.base_offset <= begin:
@@ -137,11 +219,11 @@ def _log(
         with folder.files.open(segment.log.path) as file:
             try:
                 for chunk in read_chunks(file, on_damage=torn.append):
-                    for offset, _, value, is_control in _records(chunk):
-                        if end is not None and offset >= end:
+                    for record in _records(chunk, segment.log.path):
+                        if end is not None and record.offset >= end:
                             return
-                        if offset >= begin:
-                            yield segment.log.path, offset, None if is_control else value
+                        if record.offset >= begin:
+                            yield record
             except CorruptRecordError as error:  # of a batch whose size is right
                 torn.append(error.locate(path=segment.log.path))
         if torn and segment is not last:
@@ -149,21 +231,23 @@ def _log(
         notes += [f"{error}: the log ends before it, as for Kafka" for error in torn]
 
 
-def _records(chunk: Chunk) -> Iterator[tuple[int, bytes | None, bytes | None, bool]]:
-    """Yield offset, key and value of each record, and whether it is a control record."""
+def _records(chunk: Chunk, path: str) -> Iterator[_QuorumRecord]:
     table = chunk.table
     for row in range(len(table)):
         is_control = bool(int(table.attributes[row]) & CONTROL_BIT)
         try:
             for columns in decode_rows(table, [row], _RECORDS):
-                for record in columns:
-                    yield record.offset, record.key, record.value, is_control
+                for each in columns:
+                    yield _QuorumRecord(path, each.offset, each.timestamp, each.key, each.value, is_control)
         except CorruptRecordError as error:
             raise error.locate(path=chunk.path, shift=chunk.position) from None
 
 
-def _add(fold: MetadataFold, offset: int, value: bytes | None, path: str) -> None:
+def _add(fold: MetadataFold, record: _QuorumRecord) -> None:
+    """Apply a record. Control records change nothing."""
+    if record.is_control:
+        return
     try:
-        fold.add(read_metadata_record(value))
+        fold.add(read_metadata_record(record.value))
     except CorruptRecordError as error:
-        raise error.locate(path=path, offsets=(offset, offset)) from None
+        raise error.locate(path=record.path, offsets=(record.offset, record.offset)) from None

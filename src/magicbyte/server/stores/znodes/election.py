@@ -12,7 +12,9 @@ from magicbyte.engine.sentinels import NO_EPOCH
 from magicbyte.server.stores.znodes import layout
 
 if TYPE_CHECKING:
-    from magicbyte.engine.ports import Clock, Watch
+    from collections.abc import Callable
+
+    from magicbyte.engine.ports import Watch
     from magicbyte.server.metadata.on_loop import LoopStore
 
 _ATTEMPTS: Final = 10  # an attempt fails only if another broker wins, or leaves, meanwhile
@@ -32,7 +34,9 @@ class ControllerElection:
     won: bool
 
 
-async def elect(store: LoopStore, broker_id: int, clock: Clock, watch: Watch | None = None) -> ControllerElection:
+async def elect(
+    store: LoopStore, broker_id: int, now_ms: Callable[[], int], watch: Watch | None = None
+) -> ControllerElection:
     """Become the controller if there is none; return the result. `watch` is called when it changes: then elect again.
 
     A repeated call by the controller changes nothing. Raises NetworkError.
@@ -44,7 +48,7 @@ async def elect(store: LoopStore, broker_id: int, clock: Clock, watch: Watch | N
         if controller is not None:
             return outcome(controller, epoch, store.session_id)
         try:
-            await store.transaction(candidacy(epoch, broker_id, clock.now_ms()))
+            await store.transaction(candidacy(epoch, broker_id, now_ms()))
         except (NodeExistsError, BadVersionError, UnknownOutcomeError) as error:
             lost = error
     raise MetadataError(layout.CONTROLLER, f"no controller after {_ATTEMPTS} elections") from lost

@@ -17,11 +17,15 @@ from magicbyte.engine.cluster.changes import (
 )
 from magicbyte.engine.errors import MetadataError, NetworkError
 from magicbyte.engine.printable import logger
+from magicbyte.server.settings.offer import TRANSACTION_VERSION
 from magicbyte.server.stores.orders import changes_of, changes_of_partitions
+from magicbyte.server.stores.znodes.cluster import PATIENCE_MS
+from magicbyte.server.stores.znodes.features import finalize
 from magicbyte.server.stores.znodes.reading import Parts, reread
 from magicbyte.server.stores.znodes.store import FollowedPart, TreeStore
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.brokers import Registration
     from magicbyte.engine.cluster.image import ClusterImage, PartitionImage
     from magicbyte.engine.ports import MetadataStore, TopicPartition
     from magicbyte.server.metadata.on_loop import LoopStore
@@ -51,8 +55,9 @@ class MemberStore(TreeStore):
         writing: Threads,
         spawn: Spawn,
         terms: Callable[[], WritingTerms],
+        patience_ms: int = PATIENCE_MS,
     ) -> None:
-        super().__init__(metadata, watching, reading, writing, spawn, terms)
+        super().__init__(metadata, watching, reading, writing, spawn, terms, patience_ms)
         self._topics = FollowedPart("topics", self._read_unread, spawn)
         self._unread: dict[TopicPartition, PartitionImage] = {}  # announced partitions of topics that are not read yet
 
@@ -75,6 +80,14 @@ class MemberStore(TreeStore):
             if not isinstance(change, _OF_CONTROLLER)
             and not (isinstance(change, SettingsChanged) and change.entity in new)
         ]
+
+    async def register(self, broker_id: int, registration: Registration) -> int:
+        """Register a broker, which the controller announces: see `ClusterStore.register`."""
+        level = registration.features.get(TRANSACTION_VERSION, 0)
+        await finalize(self._watching(), broker_id, level)
+        epoch = await self._register(broker_id, registration)
+        await finalize(self._watching(), broker_id, level)
+        return epoch
 
     # ---- what the controller decides
 

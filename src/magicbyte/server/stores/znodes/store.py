@@ -18,10 +18,13 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from magicbyte.engine.cluster.acls import Pattern, ResourceType
+from magicbyte.engine.cluster.brokers import RegisteredBroker
 from magicbyte.engine.cluster.changes import (
     AclsChanged,
+    BrokerRegistered,
     ClusterChange,
     ConnectionRateChanged,
+    ControllerChanged,
     DamageChanged,
     DeletionEnded,
     DeletionRequested,
@@ -49,7 +52,8 @@ from magicbyte.engine.errors import (
     UnknownOutcomeError,
 )
 from magicbyte.engine.printable import logger
-from magicbyte.server.stores.znodes import acl_nodes, clients, layout
+from magicbyte.server.stores.znodes import acl_nodes, clients, cluster, layout
+from magicbyte.server.stores.znodes.election import elect
 from magicbyte.server.stores.znodes.readable import (
     knows_prefixed_acls,
     knows_resource_type,
@@ -67,6 +71,7 @@ from magicbyte.server.stores.znodes.reading import (
 from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.brokers import Registration
     from magicbyte.engine.cluster.image import PartitionImage
     from magicbyte.engine.cluster.store import Subscriber
     from magicbyte.engine.ports import MetadataStore, TopicPartition
@@ -128,7 +133,8 @@ class TreeStore:
     """A `ClusterStore` of settings, quotas, SCRAM credentials and topics; of ACLs, if they are followed.
 
     `metadata` is the tree for threads, in its current session; `watching` returns the same for coroutines. `reading`
-    and `writing` run blocking calls elsewhere. `terms` returns those of now.
+    and `writing` run blocking calls elsewhere. `terms` returns those of now. An earlier session of a broker may take
+    `patience_ms` to end.
 
     No other broker has the tree: this one decides about topics, so that the image has all that it proposes.
     """
@@ -141,9 +147,10 @@ class TreeStore:
         writing: Threads,
         spawn: Spawn,
         terms: Callable[[], WritingTerms],
+        patience_ms: int = cluster.PATIENCE_MS,
     ) -> None:
         self._metadata, self._watching, self._reading, self._writing = metadata, watching, reading, writing
-        self._terms = terms
+        self._terms, self._patience_ms = terms, patience_ms
         self._turn = asyncio.Lock()
         self._subscribers: list[Subscriber] = []
         self._image = ClusterImage()
@@ -236,6 +243,28 @@ class TreeStore:
         """Publish changes that the session of this broker brings about: registrations and elections."""
         if changes:
             self._publish(_News(self._image, apply_all(self._image, changes, self._image.position), changes))
+
+    # ---- sessions
+
+    async def register(self, broker_id: int, registration: Registration) -> int:
+        """Register a broker, and publish it: see `ClusterStore.register`."""
+        epoch = await self._register(broker_id, registration)
+        self.follow([BrokerRegistered(RegisteredBroker(broker_id, epoch, registration))])
+        return epoch
+
+    async def _register(self, broker_id: int, registration: Registration) -> int:
+        terms = self._terms()
+        own = cluster.OwnRegistration(registration, terms.now_ms, terms.registration_version)
+        return await cluster.register(self._watching(), broker_id, own, self._patience_ms)
+
+    async def wait_for_earlier_session(self, broker_id: int) -> None:
+        """Wait until no other session has a broker registered: see `ClusterStore.wait_for_earlier_session`."""
+        await cluster.wait_for_earlier_session(self._watching(), broker_id, self._patience_ms)
+
+    async def take_control(self, broker_id: int) -> None:
+        """Make the only broker the controller, and publish it. Raises NetworkError, MetadataError."""
+        election = await elect(self._watching(), broker_id, lambda: self._terms().now_ms)
+        self.follow([ControllerChanged(election.controller, election.epoch)])
 
     # ---- ACLs
 

@@ -40,6 +40,7 @@ from magicbyte.engine.cluster.changes import (
 from magicbyte.engine.cluster.image import ClusterImage, EntityKind, PartitionImage, TopicImage
 from magicbyte.engine.errors import BadVersionError, MetadataError
 from magicbyte.engine.ports import CreateNode, DeleteNode, NodeChange, SetNode
+from magicbyte.engine.releases import registration_version
 from magicbyte.engine.replication.state import NEW_NODE, KnownState
 from magicbyte.server.metadata.tree import paths_above
 from magicbyte.server.stores.znodes import acl_nodes, clients, layout
@@ -49,6 +50,7 @@ from magicbyte.server.stores.znodes.readable import check_acls, config_change, k
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.acls import ResourcePattern
     from magicbyte.engine.ports import MetadataStore, Node
+    from magicbyte.server.settings.config import BrokerConfig
 
 _NOTES_KEPT_MS: Final = 15 * 60_000
 _MOST_NOTES: Final = 100  # notifications checked when one is written
@@ -59,10 +61,18 @@ _ALWAYS_THERE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WritingTerms:
-    """The date, and the protocol version of the brokers that read the tree: `BrokerConfig.tree_protocol`."""
+    """The date, the protocol version of the brokers that read the tree (`BrokerConfig.tree_protocol`), and the version
+    of this broker's registration.
+    """
 
     now_ms: int
     protocol: tuple[int, ...] | None
+    registration_version: int = 5
+
+    @classmethod
+    def of(cls, config: BrokerConfig, now_ms: int) -> WritingTerms:
+        """Return those of a broker with these settings."""
+        return cls(now_ms, config.tree_protocol, registration_version(config.inter_broker_protocol_version))
 
 
 def node_changes(
