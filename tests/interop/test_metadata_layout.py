@@ -12,6 +12,7 @@ from magicbyte.access.client import Client, admin
 from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.server.stores.znodes import layout
 from magicbyte.server.stores.znodes.layout import TopicNode
+from magicbyte.tools.offline.metadata_sources import read_metadata
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("needs_java")]
 
@@ -45,6 +46,13 @@ def test_the_nodes_of_a_real_broker_are_read_and_written_as_it_does(version: str
         asyncio.run(asyncio.wait_for(make_topic(state["bootstrap"]), SECONDS))
         tree = Tree(version, state["zookeeper"])
         has_ids = version != "0.10.2.2"
+
+        source = read_metadata(f"zookeeper://{state['zookeeper']}")
+        shown = source.to_json(["t"])
+        (told,) = shown["topics"]
+        assert [(each["leader"], each["isr"]) for each in told["partitions"]] == [(0, [0])] * 3
+        assert shown["settings"] == [{"type": "topics", "name": "t", "settings": SETTINGS}]
+        assert [each["id"] for each in shown["brokers"]] == [0]
 
         data = tree.get(layout.topic_path("t"))
         topic = TopicNode.load("t", data)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from magicbyte.cli.options import F
     from magicbyte.engine.cluster.events import Event
     from magicbyte.server.stores.znodes.transfer import Transferred
-    from magicbyte.tools.offline.quorum import PastEvent, QuorumLog
+    from magicbyte.tools.offline.quorum import DescribedCluster, PastEvent
 
 KINDS: Final = (
     "topic", "partition", "settings", "broker", "controller", "feature", "quota", "acl", "scram", "token",
@@ -80,17 +80,19 @@ def show(path: str, at: int | None, topics: tuple[str, ...], form: str) -> None:
     """Show the cluster that the metadata log of a stopped KRaft node, or of a copy of one, describes.
 
     PATH is a log directory with __cluster_metadata-0, or that folder. Reads the newest complete snapshot and the log
-    after it, and changes nothing. Credentials and tokens are named, not shown.
+    after it. PATH may also be the log directory of a stopped broker of magicbyte, or zookeeper://HOST:PORT[/PATH].
+    Nothing is changed. Credentials and tokens are named, not shown.
     """
-    from magicbyte.tools.offline.quorum import quorum_folder, read_quorum
+    from magicbyte.tools.offline.metadata_sources import read_metadata
 
-    quorum = read_quorum(quorum_folder(path), at)
-    missing = [name for name in topics if name not in quorum.image.topics]
+    source = read_metadata(path, at)
+    missing = [name for name in topics if name not in source.image.topics]
     if missing:
-        raise click.ClickException(f"{quorum.path}: no topic {', '.join(missing)} at offset {quorum.end - 1}")
-    for note in quorum.notes:
+        place = "" if source.end is None else f" at offset {source.end - 1}"
+        raise click.ClickException(f"{source.path}: no topic {', '.join(missing)}{place}")
+    for note in source.notes:
         complain(f"note: {note}")
-    described = quorum.to_json(topics or None)
+    described = source.to_json(topics or None)
     if form == "json":
         say_json(described)
     else:
@@ -153,14 +155,13 @@ def history(path: str, form: str, **wanted: Any) -> None:
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. Can be repeated.")
 @format_option
 def diff(old: str, new: str, topics: tuple[str, ...], form: str) -> None:
-    """Show how the clusters of two metadata logs differ: of one node at two offsets, or of two nodes.
+    """Show how two clusters differ: those of two metadata logs, or that of one log at two offsets.
 
-    PATH is a log directory with __cluster_metadata-0, or that folder; with @OFFSET as after this offset. Status 1 if
-    they differ.
+    PATH is as for `metadata show`; with @OFFSET as after this offset of a metadata log. Status 1 if they differ.
     """
-    from magicbyte.tools.offline.quorum import QuorumDifference
+    from magicbyte.tools.offline.quorum import ClusterDifference
 
-    compared = QuorumDifference.of(_image_of(old), _image_of(new), topics or None)
+    compared = ClusterDifference.of(_image_of(old), _image_of(new), topics or None)
     for each in (compared.old, compared.new):
         for note in each.notes:
             complain(f"note: {each.path}: {note}")
@@ -172,13 +173,13 @@ def diff(old: str, new: str, topics: tuple[str, ...], form: str) -> None:
         sys.exit(1)
 
 
-def _image_of(given: str) -> QuorumLog:
-    from magicbyte.tools.offline.quorum import quorum_folder, read_quorum
+def _image_of(given: str) -> DescribedCluster:
+    from magicbyte.tools.offline.metadata_sources import read_metadata
 
     path, _, offset = given.rpartition("@")
     if path and offset.isdigit() and not Path(given).exists():
-        return read_quorum(quorum_folder(path), int(offset))
-    return read_quorum(quorum_folder(given))
+        return read_metadata(path, int(offset))
+    return read_metadata(given)
 
 
 class _Chosen(NamedTuple):
@@ -236,10 +237,11 @@ def _value(value: object) -> str:
 
 def _lines(described: dict[str, Any], *, only_topics: bool) -> list[str]:
     """Return the text of what `show` found."""
-    origin = f"up to offset {described['endOffset'] - 1}"
+    lines = [described["path"]]
+    if described["endOffset"] is not None:
+        lines[0] += f": up to offset {described['endOffset'] - 1}"
     if described["snapshot"] is not None:
-        origin += f", from {described['snapshot']}"
-    lines = [f"{described['path']}: {origin}"]
+        lines[0] += f", from {described['snapshot']}"
     if not only_topics:
         features = [f"{name} {level}" for name, level in described["features"].items()]
         lines += ["features: " + (", ".join(features) or "none"), *_nodes(described)]
@@ -248,7 +250,9 @@ def _lines(described: dict[str, Any], *, only_topics: bool) -> list[str]:
         for each in topic["partitions"]:
             lists = (each["replicas"], each.get("isr", ()), each.get("eligibleLeaderReplicas", ()))
             state = [str(each["partition"]), str(each.get("leader", "-")), str(each.get("leaderEpoch", "-"))]
-            rows.append([topic["name"], topic["id"], *state, *(",".join(map(str, part)) or "-" for part in lists)])
+            rows.append(
+                [topic["name"], topic["id"] or "-", *state, *(",".join(map(str, part)) or "-" for part in lists)]
+            )
     lines += ["", *table_lines(rows, left={0, 1, 5, 6, 7})]
     lines += _section("settings", (
         [f"{each['type']} {each['name'] or '(default)'}", *_pairs(each["settings"])] for each in described["settings"]
@@ -271,7 +275,8 @@ def _lines(described: dict[str, Any], *, only_topics: bool) -> list[str]:
 def _nodes(described: dict[str, Any]) -> list[str]:
     rows = [["node", "role", "endpoints", "rack", "state"]]
     for each in described["brokers"]:
-        states = [text for name, text in (("isFenced", "fenced"), ("isInControlledShutdown", "stopping")) if each[name]]
+        named = (("isFenced", "fenced"), ("isInControlledShutdown", "stopping"))
+        states = [text for name, text in named if each.get(name)]
         rows.append(
             [str(each["id"]), "broker", ",".join(each["endpoints"]), each["rack"] or "-", ",".join(states) or "active"]
         )

@@ -7,13 +7,13 @@ import pytest
 from kraft_data import FOLDER, KraftNode, nodes
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.records.batch import RecordBatch
-from magicbyte.tools.offline.quorum import QuorumLog, quorum_folder, read_quorum
+from magicbyte.tools.offline.quorum import DescribedCluster, quorum_folder, read_quorum
 
 CLEAN, KILLED = KraftNode("4.3.1/clean-a", "node"), KraftNode("3.9.1/killed-a", "node")
 BROKER, JOINED = KraftNode("4.3.1/dynamic-a", "b1"), KraftNode("4.3.1/dynamic-a", "c101")
 
 
-def read(path: Path, at: int | None = None) -> QuorumLog:
+def read(path: Path, at: int | None = None) -> DescribedCluster:
     """Read the metadata log of a node's log directory."""
     return read_quorum(quorum_folder(str(path)), at)
 

@@ -37,17 +37,17 @@ _RECORDS: Final = DecodeOptions(headers=False, control=True)
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumLog:
-    """What the metadata log of a node says.
+class DescribedCluster:
+    """What the metadata log of a node says, or a tree of nodes (`metadata_sources.py`).
 
     `path`: its folder. `start`: the file name of the snapshot that it was read from, None without one. `end`: the
-    offset after the last record read. `notes`: what was passed over, and why.
+    offset after the last record read, None of a tree. `notes`: what was passed over, and why.
     """
 
     path: str
     image: ClusterImage
     start: str | None
-    end: int
+    end: int | None
     notes: Sequence[str]
 
     def to_json(self, topics: Collection[str] | None = None) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def quorum_folder(path: str) -> PartitionDirectory:
     raise LogDirectoryError(f"{path}: {what}: expected one folder {CLUSTER_METADATA}-0")
 
 
-def read_quorum(folder: PartitionDirectory, at: int | None = None) -> QuorumLog:
+def read_quorum(folder: PartitionDirectory, at: int | None = None) -> DescribedCluster:
     """Read a metadata log up to the offset `at`, by default to its end.
 
     A torn last batch ends the log, as for Kafka. Raises LogDirectoryError if records before the log's start are
@@ -104,7 +104,7 @@ def read_quorum(folder: PartitionDirectory, at: int | None = None) -> QuorumLog:
         position = record.offset + 1
     if fold.has_open_transaction:
         notes.append("a transaction is open at the end: its records do not count")
-    return QuorumLog(folder.path, fold.image(position - 1), start, position, tuple(notes))
+    return DescribedCluster(folder.path, fold.image(position - 1), start, position, tuple(notes))
 
 
 def read_history(folder: PartitionDirectory, notes: list[str]) -> Iterator[PastEvent]:
@@ -139,16 +139,18 @@ def differences(old: ClusterImage, new: ClusterImage) -> Iterator[Event]:
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumDifference:
-    """How the clusters of two metadata logs differ."""
+class ClusterDifference:
+    """How two clusters differ, or a cluster at two times."""
 
-    old: QuorumLog
-    new: QuorumLog
+    old: DescribedCluster
+    new: DescribedCluster
     events: Sequence[Event]
 
     @classmethod
-    def of(cls, old: QuorumLog, new: QuorumLog, topics: Collection[str] | None = None) -> QuorumDifference:
-        """Compare two metadata logs. `topics`: those to compare, by default everything."""
+    def of(
+        cls, old: DescribedCluster, new: DescribedCluster, topics: Collection[str] | None = None
+    ) -> ClusterDifference:
+        """Compare two sources of metadata. `topics`: those to compare, by default everything."""
         events = [each for each in differences(old.image, new.image) if topics is None or each.topic in topics]
         return cls(old, new, events)
 

@@ -1,0 +1,80 @@
+"""The metadata of a cluster, by its source: a KRaft node's log, a broker's own tree beside its logs, or a ZooKeeper.
+
+Nothing is changed. A tree in SQLite is read from a copy, because SQLite writes even to read a database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from magicbyte.engine.errors import LogDirectoryError
+from magicbyte.engine.extras import require
+from magicbyte.engine.internal_topics import CLUSTER_METADATA
+from magicbyte.engine.log.files.filesystem import is_locked
+from magicbyte.engine.log.live.log_directory import LOCK
+from magicbyte.tools.offline.quorum import DescribedCluster, quorum_folder, read_quorum
+
+if TYPE_CHECKING:
+    from magicbyte.engine.ports import MetadataStore
+
+ZOOKEEPER: Final = "zookeeper://"
+
+
+def read_metadata(given: str, at: int | None = None) -> DescribedCluster:
+    """Return the cluster at a path, or at `zookeeper://HOST:PORT[/PATH]`; `at`: an offset of a metadata log.
+
+    Raises LogDirectoryError for a path without metadata, that of a running broker, and an offset of a tree;
+    CorruptRecordError for damage, NetworkError, and MissingExtraError without a client for ZooKeeper.
+    """
+    directory = Path(given)
+    has_log = (directory / f"{CLUSTER_METADATA}-0").exists()
+    if not given.startswith(ZOOKEEPER) and (has_log or not _has_tree(directory)):
+        return read_quorum(quorum_folder(given), at)
+    if at is not None:
+        raise LogDirectoryError(f"{given}: expected a metadata log for an offset, found a tree: it has no history")
+    return _of_zookeeper(given) if given.startswith(ZOOKEEPER) else _of_directory(directory)
+
+
+def _has_tree(directory: Path) -> bool:
+    from magicbyte.server.metadata.sqlite import FILE_NAME
+
+    return (directory / FILE_NAME).is_file()
+
+
+def _of_zookeeper(given: str) -> DescribedCluster:
+    require("cluster", "ZooKeeper")
+    from magicbyte.server.metadata.zookeeper import ZooKeeperStore
+
+    with contextlib.closing(ZooKeeperStore(given.removeprefix(ZOOKEEPER))) as store:
+        return _of_tree(given, store)
+
+
+def _of_directory(directory: Path) -> DescribedCluster:
+    from magicbyte.access.clock import SystemClock
+    from magicbyte.server.metadata.sqlite import FILE_NAME
+    from magicbyte.server.stores.znodes.salvage import open_metadata
+
+    if is_locked(directory / LOCK):
+        raise LogDirectoryError(f"{directory}: a running broker has it: stop that, or ask it")
+    with tempfile.TemporaryDirectory(prefix="magicbyte-") as folder:
+        for file in directory.glob(f"{FILE_NAME}*"):
+            shutil.copy2(file, folder)
+        store, salvaged = open_metadata(Path(folder), SystemClock())
+        with contextlib.closing(store):
+            found = _of_tree(str(directory), store)
+        if salvaged is None:
+            return found
+        note = f"{FILE_NAME} is damaged: only its readable parts are here"
+        return DescribedCluster(found.path, found.image, found.start, found.end, (note, *found.notes))
+
+
+def _of_tree(given: str, store: MetadataStore) -> DescribedCluster:
+    from magicbyte.server.stores.znodes.reading import image_of
+
+    image = image_of(store)
+    notes = [f"cannot be read: {part.section.value}: {part.name}: {why}" for part, why in image.damage.items()]
+    return DescribedCluster(given, image, None, None, notes)
