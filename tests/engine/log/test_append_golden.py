@@ -86,23 +86,27 @@ def cases(broker: str) -> list[WireCase]:
     ]
 
 
+@cache
+def found_differences(broker: str) -> list[tuple[WireCase, tuple[str, str]]]:
+    """The captured requests of a broker that are answered or stored otherwise here."""
+    return [(case, what) for case in cases(broker) if (what := what_differs(case, replay(case))) is not None]
+
+
 @pytest.mark.parametrize("broker", golden_data.wire_brokers())
 def test_a_captured_request_is_answered_and_stored_as_the_broker_did_but_for_the_tables(broker: str) -> None:
     references, others = differences()
     unexpected = []
-    for case in cases(broker):
-        found = what_differs(case, replay(case))
+    for case, what in found_differences(broker):
         is_reference = produce_request(case.request).version in REFERENCES.get(broker, ())
         rows = references if is_reference else references + others
-        if found is not None and not any(row.covers(case, *found) for row in rows):
-            unexpected.append((case.name, *found))
+        if not any(row.covers(case, *what) for row in rows):
+            unexpected.append((case.name, *what))
     assert unexpected == []
 
 
 def test_each_row_of_the_tables_is_a_difference_that_a_capture_shows() -> None:
     references, others = differences()
-    found = [(case, what) for broker in golden_data.wire_brokers() for case in cases(broker)
-             if (what := what_differs(case, replay(case))) is not None]  # fmt: skip
+    found = [each for broker in golden_data.wire_brokers() for each in found_differences(broker)]
     for row in references + others:
         for pattern in row.cases:
             one = row._replace(cases=(pattern,))
