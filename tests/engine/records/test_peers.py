@@ -9,9 +9,9 @@ import aiokafka.record.memory_records
 import kafka.record.memory_records
 import pytest
 
-from builders import unbase64
+from builders import base64_text, unbase64
 from interop import ours
-from interop.batches import CODECS, FORMATS, Json, b64, batch, expected
+from interop.batches import CODECS, FORMATS, Json, batch, expected
 
 SEED = 20260102
 SIZES = (1, 2, 30, 300)
@@ -68,9 +68,9 @@ def read(peer: str, data: bytes) -> list[Json]:
                     "offset": record.offset,
                     "timestamp": -1 if record.timestamp is None else record.timestamp,
                     "timestampType": kind,
-                    "key": b64(record.key),
-                    "value": b64(record.value),
-                    "headers": [[name, b64(value)] for name, value in record.headers],
+                    "key": base64_text(record.key),
+                    "value": base64_text(record.value),
+                    "headers": [[name, base64_text(value)] for name, value in record.headers],
                 }
             )
     return lines

@@ -35,7 +35,6 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 
 _PLACE = struct.Struct(">qii")  # base offset, batch length, leader epoch
 _CRC_COVERS = ATTRIBUTES.start  # the CRC covers all bytes from here on
-_CELLS_BEFORE_HEADERS = 4  # of key and value
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 _KEPT_BITS = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
@@ -313,19 +312,24 @@ def write_batch_header(
 
 def single_record(key: Buffer | None, value: Buffer | None, headers: Iterable[tuple[str, Buffer | None]] = ()) -> bytes:
     """Return the uncompressed records section of a batch of one record, whose deltas are 0."""
-    cells = [*_cell(key), *_cell(value)]
-    count = 0
-    for name, content in headers:
-        cells += (*_cell(name.encode()), *_cell(content))
-        count += 1
-    cells.insert(_CELLS_BEFORE_HEADERS, _varint(count))
+    cells: list[Buffer] = [_size_of(key), key or b"", _size_of(value), value or b""]
+    if headers:
+        named = list(headers)
+        cells.append(_varint(len(named)))
+        for name, content in named:
+            cells += _size_of(name.encode()), name.encode(), _size_of(content), content or b""
+    else:
+        cells.append(_ONE_BYTE[0])
     body = b"".join(cells)
     return _varint(len(body) + 3) + b"\x00\x00\x00" + body
 
 
-def _cell(content: Buffer | None) -> tuple[bytes, Buffer]:
-    """Return the length of a key, value or header, and its bytes."""
-    return (_varint(-1), b"") if content is None else (_varint(len(content)), content)
+def _size_of(content: Buffer | None) -> bytes:
+    """Return the length of a key, value or header, as a record has it."""
+    if content is None:
+        return _ONE_BYTE[1]
+    size = len(content)
+    return _ONE_BYTE[size << 1] if size < 64 else _varint(size)
 
 
 def _varint(value: int) -> bytes:

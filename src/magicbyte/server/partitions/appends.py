@@ -450,7 +450,7 @@ class Appends:
             if self._seen_bytes < WARM_AFTER_BYTES <= self._seen_bytes + size:
                 self._runtime.spawn(self._runtime.writing.warm_kernels())
             self._seen_bytes += size
-            if not _is_plain_batch(new.records):
+            if new.request_version is not None and not _is_plain_batch(new.records):
                 await self._runtime.load_numpy()
 
 

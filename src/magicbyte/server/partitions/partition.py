@@ -175,18 +175,16 @@ class ServedPartition:
 
         Raises NotLeaderError, and AppendRefusedError if there are fewer.
         """
-        in_sync = len(self.led().state.isr)
-        if in_sync < least:
-            why = f"min.insync.replicas is {least}, and {in_sync} in sync"
-            raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
+        _check_in_sync(self.led(), least)
 
     def least_in_sync(self, wanted: int) -> int:
         """Return how many replicas must have the broker's own records: `wanted`, but 1 without a cluster.
 
         Raises NotLeaderError, and AppendRefusedError while fewer are in sync.
         """
-        least = wanted if self.led().followers else 1
-        self.check_in_sync(least)
+        leader = self.led()
+        least = wanted if leader.followers else 1
+        _check_in_sync(leader, least)
         return least
 
     def acknowledgement(self, leader: LeaderPartition, end_offset: int, least_in_sync: int) -> ErrorCode | None:
@@ -227,6 +225,13 @@ class ServedPartition:
         """Wake all waiting requests."""
         for event in (*self.waiting, *self.waiting_followers):
             event.set()
+
+
+def _check_in_sync(leader: LeaderPartition, least: int) -> None:
+    in_sync = len(leader.state.isr)
+    if in_sync < least:
+        why = f"min.insync.replicas is {least}, and {in_sync} in sync"
+        raise AppendRefusedError(ErrorCode.NOT_ENOUGH_REPLICAS, why)
 
 
 def tell_corrected_index(partition: object, error: CorruptRecordError) -> None:

@@ -156,11 +156,15 @@ class RecordSet:
         """
         if isinstance(self.parts, PlainEntries):
             return self.parts.due(since_entry, interval, timestamp, time_offset)
-        entries, parts = [], self.parts
-        if parts is None:
-            first, last = self.first_offset, self.last_offset
-            parts = (IndexedPart(0, self.size, first, last, self.max_timestamp, self.max_timestamp_offset),)
-        for indexed_part in parts:
+        if self.parts is None:
+            if self.max_timestamp > timestamp:
+                timestamp, time_offset = self.max_timestamp, self.max_timestamp_offset
+            if since_entry <= interval:
+                return Due((), since_entry + self.size, timestamp, time_offset)
+            entry = IndexEntry(0, self.first_offset, self.last_offset, timestamp, time_offset)
+            return Due((entry,), self.size, timestamp, time_offset)
+        entries = []
+        for indexed_part in self.parts:
             if indexed_part.max_timestamp > timestamp:
                 timestamp, time_offset = indexed_part.max_timestamp, indexed_part.time_offset
             if since_entry > interval:
