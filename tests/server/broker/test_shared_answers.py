@@ -12,6 +12,7 @@ from magicbyte.engine.protocol import APIS, write_request
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest
+from magicbyte.engine.protocol.messages.describe_cluster import DescribeClusterRequest
 from magicbyte.engine.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.serving import shared_answers
@@ -33,6 +34,8 @@ QUESTIONS: list[tuple[Message, range]] = [
     (asked(("one",), include_topic_authorized_operations=True), range(8, 13)),
     (asked((), include_cluster_authorized_operations=True), range(8, 11)),
     (ApiVersionsRequest(client_software_name="a", client_software_version="1"), range(5)),
+    (DescribeClusterRequest(), range(2)),
+    (DescribeClusterRequest(include_cluster_authorized_operations=True), range(2)),
 ]
 
 

@@ -49,6 +49,7 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
+from magicbyte.server.serving.shared_answers import SharedAnswer
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
@@ -59,12 +60,26 @@ _WHILE_MOVED: Final = f".{'0' * 32}-future"  # Kafka's suffix of a log that is b
 _BROKERS: Final = 1  # the only endpoint type, as there are no separate controllers
 
 
-async def describe_cluster(broker: BrokerParts, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
+async def describe_cluster(broker: BrokerParts, request: Request[DescribeClusterRequest]) -> Message:
     """Return the brokers of the cluster."""
-    message = request.message
+    message, image, version = request.message, broker.cluster_store.image, request.version
     if message.endpoint_type != _BROKERS:
         why = f"endpoint type {message.endpoint_type}: expected 1 (brokers)"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=why)
+    if not broker.shares_answers:
+        return await _described(broker, request)
+    operations, listener = message.include_cluster_authorized_operations, request.connection.listener.name
+    key = ApiKey.DESCRIBE_CLUSTER, version, listener, operations
+    answer = broker.shared_answers.find(image, key)
+    if answer is None:
+        response = await _described(broker, request)
+        answer = SharedAnswer(response, version)
+        if response.brokers:
+            broker.shared_answers.put(image, key, answer, len(response.brokers))
+    return answer
+
+
+async def _described(broker: BrokerParts, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
     await broker.cluster_view.until_first_update()
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
@@ -74,7 +89,7 @@ async def describe_cluster(broker: BrokerParts, request: Request[DescribeCluster
             for member in broker.cluster_view.brokers(request.connection.listener)
         ],
     )
-    if message.include_cluster_authorized_operations:
+    if request.message.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
 

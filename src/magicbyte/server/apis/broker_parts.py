@@ -68,6 +68,11 @@ class BrokerParts:
         """The answers that follow from the cluster's image."""
         return SharedAnswers()
 
+    @property
+    def shares_answers(self) -> bool:
+        """Whether an answer may be the same for all clients: without rights and throttle times of their own."""
+        return self.authorizer is None and not self.runtime.quotas.is_limiting
+
     @cached_property
     def verification(self) -> VerificationServices:
         """Verifies transactions with their coordinators."""

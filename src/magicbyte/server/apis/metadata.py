@@ -46,7 +46,7 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 
 async def metadata(broker: BrokerParts, request: Request[MetadataRequest]) -> Message:
     """Return the brokers' addresses on the client's listener, and the topics."""
-    if broker.authorizer is not None or broker.runtime.quotas.is_limiting:
+    if not broker.shares_answers:
         return await _described(broker, request)
     view, answers, image = broker.cluster_view, broker.shared_answers, broker.cluster_store.image
     key = _kind(request)
