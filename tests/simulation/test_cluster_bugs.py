@@ -34,7 +34,7 @@ def planted(protocol: str, first_seed: int) -> Callable[[Callable[[Patch], None]
     return take
 
 
-@planted("2.8", 5)
+@planted("2.8", 6)
 def a_leader_that_acknowledges_what_it_alone_has(patch: Patch) -> None:
     def advance(self: LeaderPartition, now_ms: int) -> bool:
         before, self.high_watermark = self.high_watermark, self.log_end_offset
@@ -43,7 +43,7 @@ def a_leader_that_acknowledges_what_it_alone_has(patch: Patch) -> None:
     patch.setattr(LeaderPartition, "_advance", advance)
 
 
-@planted("2.4", 4)
+@planted("2.4", 5)
 def a_follower_that_does_not_cut_where_logs_diverge(patch: Patch) -> None:
     def nowhere(*_: Any, log_end_offset: int, **__: Any) -> Truncation:
         return Truncation(log_end_offset)
@@ -51,17 +51,17 @@ def a_follower_that_does_not_cut_where_logs_diverge(patch: Patch) -> None:
     patch.setattr(fetcher, "by_leader_epoch", nowhere)
 
 
-@planted("0.10.2", 62)
+@planted("0.10.2", 72)
 def truncation_by_the_high_watermark_which_is_kip_101(_patch: Patch) -> None:
     """What brokers before 0.11 do."""
 
 
-@planted("2.8", 12)
+@planted("2.8", 15)
 def a_leader_that_does_not_tell_where_logs_diverge(patch: Patch) -> None:
     patch.setattr(fetch, "_diverging", lambda *_: None)
 
 
-@planted("2.8", 6)
+@planted("2.8", 7)
 def an_election_of_any_replica_that_lives(patch: Patch) -> None:
     real = election.offline
 
