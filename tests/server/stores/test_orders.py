@@ -5,6 +5,19 @@ import uuid
 from magicbyte.engine.cluster.brokers import BrokerEndpoint
 from magicbyte.engine.cluster.changes import apply_all
 from magicbyte.engine.cluster.image import ClusterImage, ConfigEntity, EntityKind, PartitionImage, TopicImage
+from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from magicbyte.engine.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
 from magicbyte.engine.protocol.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
@@ -13,8 +26,8 @@ from magicbyte.engine.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from magicbyte.engine.replication.controller import BEING_DELETED
-from magicbyte.engine.replication.state import KnownState, PartitionState
-from magicbyte.server.stores.orders import changes_of, update_of
+from magicbyte.engine.replication.state import KnownState, PartitionOrder, PartitionState
+from magicbyte.server.stores.orders import changes_of, orders_of, stops_of, update_of
 
 ORDERS = TopicImage("orders", uuid.UUID(int=7), (PartitionImage((1, 2)),))
 SETTINGS = {ConfigEntity(EntityKind.TOPIC, "orders"): {"retention.ms": "5"}}
@@ -76,3 +89,36 @@ def test_brokers_are_those_of_the_request_with_their_listeners_in_every_version(
     )
     assert image.brokers[2].registration.endpoints == (BrokerEndpoint("INTERNAL", "PLAINTEXT", "b", 4),)
     assert list(after(UpdateMetadataRequest(live_brokers=brokers[1:]), image).brokers) == [2]
+
+
+def test_roles_are_the_same_orders_in_each_version_of_leader_and_isr() -> None:
+    def role(topic: str = "") -> LeaderAndIsrPartitionState:
+        return LeaderAndIsrPartitionState(
+            topic_name=topic,
+            partition_index=2,
+            controller_epoch=4,
+            leader=1,
+            leader_epoch=3,
+            isr=[1],
+            partition_epoch=5,
+            replicas=[1, 2],
+        )
+
+    order = PartitionOrder(TopicPartition("orders", 2), PartitionState(1, 3, (1,), 4), 5, (1, 2))
+    flat = LeaderAndIsrRequest(ungrouped_partition_states=[role("orders")])
+    grouped = LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(topic_name="orders", partition_states=[role()])])
+    assert orders_of(flat) == orders_of(grouped) == [order]
+
+
+def test_stops_are_the_same_in_each_version_and_later_ones_have_an_epoch() -> None:
+    key = TopicPartition("orders", 2)
+    first = StopReplicaRequest(
+        delete_partitions=True, ungrouped_partitions=[StopReplicaPartitionV0(topic_name="orders", partition_index=2)]
+    )
+    by_topic = StopReplicaRequest(
+        delete_partitions=True, topics=[StopReplicaTopicV1(name="orders", partition_indexes=[2])]
+    )
+    states = [StopReplicaPartitionState(partition_index=2, leader_epoch=3, delete_partition=True)]
+    with_epochs = StopReplicaRequest(topic_states=[StopReplicaTopicState(topic_name="orders", partition_states=states)])
+    assert [*stops_of(first, 0)] == [*stops_of(by_topic, 2)] == [(key, None, True)]
+    assert [*stops_of(with_epochs, 3)] == [(key, 3, True)]

@@ -48,7 +48,7 @@ class ServedPartition:
     """The broker's state of a partition besides its log. Log and role are changed with `lock` held.
 
     `leader`: the leader's side of replication, while this broker leads; `leader_id` and `leader_epoch` are from the
-    controller's last order. `waiting` are set when the high watermark advances or the role changes, `waiting_followers`
+    last order. `waiting` are set when the high watermark advances or the role changes, `waiting_followers`
     at each append. `is_slow`: the last short disk operation was slow.
     """
 
