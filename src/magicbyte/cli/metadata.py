@@ -238,7 +238,7 @@ def _value(value: object) -> str:
 def _lines(described: dict[str, Any], *, only_topics: bool) -> list[str]:
     """Return the text of what `show` found."""
     lines = [described["path"]]
-    if described["endOffset"] is not None:
+    if described["endOffset"]:
         lines[0] += f": up to offset {described['endOffset'] - 1}"
     if described["snapshot"] is not None:
         lines[0] += f", from {described['snapshot']}"

@@ -7,6 +7,7 @@ import pytest
 from kraft_data import FOLDER, KraftNode, nodes
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.records.batch import RecordBatch
+from magicbyte.tools.offline.metadata_sources import read_metadata
 from magicbyte.tools.offline.quorum import DescribedCluster, quorum_folder, read_quorum
 
 CLEAN, KILLED = KraftNode("4.3.1/clean-a", "node"), KraftNode("3.9.1/killed-a", "node")
@@ -95,3 +96,35 @@ def test_a_flipped_bit_in_the_last_batch_ends_the_log_and_in_an_earlier_segment_
     segments[0].write_bytes(first)
     with pytest.raises(CorruptRecordError, match=segments[0].name):
         read(tmp_path)
+
+
+@pytest.mark.parametrize("is_formatted_only", [True, False])
+def test_91_a_directory_that_was_formatted_and_not_used_shows_what_it_begins_with(
+    is_formatted_only: bool, tmp_path: Path
+) -> None:
+    path = CLEAN.unpacked(tmp_path, without="__cluster_metadata-0/")
+    if not is_formatted_only:  # the node has started, and was not elected yet
+        (path / FOLDER).mkdir()
+        (path / FOLDER / "00000000000000000000.log").touch()
+    found = read_metadata(str(path))
+    first = read_quorum(quorum_folder(str(CLEAN.unpacked(tmp_path / "used"))), 8).image
+    assert found.image.features == first.features
+    assert found.image.scram_users.keys() == {"boot-a"}
+    assert (found.start, found.end) == ("bootstrap.checkpoint", 0)
+    assert found.notes == ("the log has no records yet",)
+
+
+def test_92_a_log_with_records_wins_over_the_file_that_it_began_with(tmp_path: Path) -> None:
+    path = CLEAN.unpacked(tmp_path)
+    other = KraftNode("3.9.1/clean-a", "node").files()["bootstrap.checkpoint"]
+    (path / "bootstrap.checkpoint").write_bytes(other)
+    assert read_metadata(str(path)).image.features["metadata.version"] == 30
+
+
+def test_a_file_to_begin_with_that_was_cut_is_damage(tmp_path: Path) -> None:
+    path = CLEAN.unpacked(tmp_path, without="__cluster_metadata-0/")
+    file = path / "bootstrap.checkpoint"
+    data = file.read_bytes()
+    file.write_bytes(data[: data.rindex(b"\x02", 0, len(data) - 60)])
+    with pytest.raises(CorruptRecordError, match="bootstrap"):
+        read_metadata(str(path))

@@ -16,7 +16,7 @@ from magicbyte.engine.extras import require
 from magicbyte.engine.internal_topics import CLUSTER_METADATA
 from magicbyte.engine.log.files.filesystem import is_locked
 from magicbyte.engine.log.live.log_directory import LOCK
-from magicbyte.tools.offline.quorum import DescribedCluster, quorum_folder, read_quorum
+from magicbyte.tools.offline.quorum import DescribedCluster, quorum_folder, read_bootstrap, read_quorum
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore
@@ -33,7 +33,8 @@ def read_metadata(given: str, at: int | None = None) -> DescribedCluster:
     directory = Path(given)
     has_log = (directory / f"{CLUSTER_METADATA}-0").exists()
     if not given.startswith(ZOOKEEPER) and (has_log or not _has_tree(directory)):
-        return read_quorum(quorum_folder(given), at)
+        formatted = None if has_log else read_bootstrap(given)
+        return read_quorum(quorum_folder(given), at) if formatted is None else formatted
     if at is not None:
         raise LogDirectoryError(f"{given}: expected a metadata log for an offset, found a tree: it has no history")
     return _of_zookeeper(given) if given.startswith(ZOOKEEPER) else _of_directory(directory)

@@ -20,6 +20,7 @@ from magicbyte.engine.cluster.metadata_records import read_metadata_record
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.internal_topics import CLUSTER_METADATA
 from magicbyte.engine.log.files.directory import discover
+from magicbyte.engine.log.files.filesystem import file_system
 from magicbyte.engine.log.files.reader import read_chunks
 from magicbyte.engine.records.control import ControlType, parse_control_record
 from magicbyte.engine.records.decode import DecodeOptions, decode_rows
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.ports import FileEntry, FileSystem
 
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+"""The records with which a new metadata log begins: in the log directory, made when it is formatted."""
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _RECORDS: Final = DecodeOptions(headers=False, control=True)
 
@@ -98,13 +101,44 @@ def read_quorum(folder: PartitionDirectory, at: int | None = None) -> DescribedC
     notes = list[str]()
     end = None if at is None else at + 1
     fold, begin, start = _begin(folder, end, notes)
-    position = begin
+    position, has_data = begin, start is not None
     for record in _log(folder, begin, end, notes):
         _add(fold, record)
-        position = record.offset + 1
+        position, has_data = record.offset + 1, has_data or not record.is_control
+    if not has_data and (bootstrap := _bootstrap_of(folder)) is not None:
+        return _read_bootstrap(folder.files, bootstrap, folder.path, position)
     if fold.has_open_transaction:
         notes.append("a transaction is open at the end: its records do not count")
     return DescribedCluster(folder.path, fold.image(position - 1), start, position, tuple(notes))
+
+
+def read_bootstrap(path: str) -> DescribedCluster | None:
+    """Return what a formatted directory starts with, None without its `bootstrap.checkpoint`: no node has used it yet.
+
+    Raises CorruptRecordError.
+    """
+    files, inside = file_system(path)
+    entry = _named(files, inside, BOOTSTRAP)
+    return None if entry is None else _read_bootstrap(files, entry, path, 0)
+
+
+def _bootstrap_of(folder: PartitionDirectory) -> FileEntry | None:
+    """Return the file with which the log of an empty folder begins. Kafka reads it only then."""
+    return _named(folder.files, folder.path.rpartition("/")[0] or ".", BOOTSTRAP)
+
+
+def _named(files: FileSystem, path: str, name: str) -> FileEntry | None:
+    try:
+        return next((each for each in files.list(path) if each.name == name and not each.is_directory), None)
+    except OSError:  # the folder was named by itself, and what is around it cannot be read
+        return None
+
+
+def _read_bootstrap(files: FileSystem, entry: FileEntry, path: str, end: int) -> DescribedCluster:
+    fold = MetadataFold()
+    if not _read_snapshot(files, entry, fold):
+        raise CorruptRecordError("bootstrap.checkpoint", expected="a footer", found="none").locate(path=entry.path)
+    return DescribedCluster(path, fold.image(-1), entry.name, end, ("the log has no records yet",))
 
 
 def read_history(folder: PartitionDirectory, notes: list[str]) -> Iterator[PastEvent]:
