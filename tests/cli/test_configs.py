@@ -134,6 +134,7 @@ def test_what_cannot_be_done_is_one_line_that_says_why(arguments: list[str], sai
     assert said in result.stderr
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("manner", ["0.8.2", "0.9"])
 def test_old_brokers_have_no_such_requests_and_that_is_said(manner: str) -> None:
     with scripted(ScriptedBroker(manner)) as address:
@@ -143,6 +144,7 @@ def test_old_brokers_have_no_such_requests_and_that_is_said(manner: str) -> None
             assert "UNSUPPORTED_VERSION (35): brokers from 0.11 on can do it" in result.stderr
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("manner", ["0.8.2", "0.9"])
 def test_old_brokers_are_not_asked_again_and_again_who_the_controller_is(manner: str) -> None:
     async def ask(address: str) -> None:

@@ -209,6 +209,7 @@ def test_a_delimiter_of_ones_own_is_behind_each_value(bootstrap: str) -> None:
     assert run("consume", "-b", bootstrap, "-t", "topic", "-e", "-D", "").stdout == usual.stdout.replace("\n", "")
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_without_transactions_is_said_to_be_too_old_for_committed_records() -> None:
     part = ListOffsetsPartitionResponse(old_style_offsets=(0,))
     broker = ScriptedBroker("0.9")

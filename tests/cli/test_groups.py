@@ -272,6 +272,7 @@ def test_a_broker_of_0_8_tells_offsets_alone_and_has_them_reset() -> None:
     assert [(each.name, each.partitions[0].committed_offset) for each in request.topics] == [("topic", 9)]
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_broker_of_0_9_tells_members_but_no_state_in_a_list() -> None:
     broker = Groups("0.9")
     member = DescribedGroupMember(member_id="m", client_id="c", client_host="/1.2.3.4", member_assignment=b"")

@@ -147,6 +147,7 @@ def answer(request: ProduceRequest, _: int) -> ProduceResponse:
     return ProduceResponse(responses=[TopicProduceResponse(name="topic", partition_responses=[part])])
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("manner", "newest"), [("new", 2), ("0.9", 0), ("0.8.2", 0)])
 @pytest.mark.parametrize("magic", [None, 0, 1])
 def test_the_message_format_is_the_newest_the_broker_takes_or_the_one_asked_for(
@@ -174,6 +175,7 @@ def test_headers_are_refused_where_the_broker_takes_only_formats_without() -> No
     assert "magic 0 has no headers" in result.stderr
 
 
+@pytest.mark.usefixtures("impatient")
 def test_an_old_broker_makes_a_topic_when_it_is_asked_for_by_name() -> None:
     broker = ScriptedBroker("0.9", topic="other")
     broker.answers[PRODUCE] = answer

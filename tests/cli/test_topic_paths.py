@@ -161,6 +161,7 @@ def test_damage_in_a_fetch_response_is_reported_and_cat_continues_after_it() -> 
     assert len(skipped.stdout.splitlines()) > len(stopped.stdout.splitlines()) > 0
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("manner", ["0.8.2", "0.9"])
 def test_committed_records_of_an_old_broker_are_said_to_be_too_much(manner: str) -> None:
     broker, topic = ScriptedBroker(manner), Topic(folder_of(golden_data.log_case("0.8.2.2/basic-none")))

@@ -111,6 +111,7 @@ def test_what_a_broker_refuses_is_one_line_with_its_reason(bootstrap: str) -> No
         assert why in result.stderr
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("manner", ["0.8.2", "0.9"])
 def test_old_brokers_list_topics_and_say_what_they_cannot_do(manner: str) -> None:
     broker = ScriptedBroker(manner, topic="__consumer_offsets")

@@ -234,6 +234,7 @@ def test_a_topic_with_partitions_beyond_its_directory_is_reported(
     ]
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2"])
 def test_an_older_release_is_offered_with_what_its_brokers_can_read(version: str, folder: Path) -> None:
     config = use(folder, "topic", {"as.version": version})

@@ -119,6 +119,7 @@ def test_a_group_with_members_at_the_target_is_left_alone(pair: Pair) -> None:
         reader.kill()
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("version", ["0.8.2", "0.9.0", "0.10.0"])
 def test_groups_that_an_old_source_does_not_list_are_found_in_its_offsets(
     version: str, monkeypatch: pytest.MonkeyPatch
@@ -162,6 +163,7 @@ def create_topic(broker: Broker) -> None:
     thread.run(broker.served.topics.create("topic"))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_groups_whose_offsets_may_not_be_read_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(_: Client, topic: str, partition: int) -> tuple[int, int]:
         raise BrokerError(f"offsets of {topic}-{partition}", ErrorCode.TOPIC_AUTHORIZATION_FAILED, broker="broker 0")

@@ -222,6 +222,7 @@ def test_a_target_that_speaks_3_0_stores_magic_2_whatever_its_topics_say() -> No
     assert result.stdout.startswith("topic: converted: magic 1 at the source, 2 at the target"), result.stderr
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("release", "is_known"), [("0.9.0", True), ("0.10.2", False), ("0.11.0", True)])
 def test_a_plan_says_whether_the_format_of_the_target_is_known(release: str, is_known: bool) -> None:
     """Brokers before 0.11 return no settings, and those of 0.9 have one format only."""
