@@ -24,6 +24,7 @@ from magicbyte.server.metadata.memory import MemoryStore
 from magicbyte.server.serving.dispatch import Dispatcher, Router
 from magicbyte.server.serving.entrance import EntranceServices, entrances
 from magicbyte.server.serving.runtime import Runtime
+from magicbyte.server.serving.shared_answers import SharedAnswers
 from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.stores.scram_users import credential_of
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
@@ -147,7 +148,10 @@ class _Place:
         store = MemoryStore(runtime.clock)
         kept = credential_of_password("SCRAM-SHA-256", PASSWORD, b"salt of a test")
         image = apply(ClusterImage(), ScramCredentialChanged("alice", "SCRAM-SHA-256", kept))
-        router = Router(runtime, BROKER_ROUTES, SimpleNamespace(runtime=runtime), None)
+        parts = SimpleNamespace(
+            runtime=runtime, shared_answers=SharedAnswers(), cluster_store=SimpleNamespace(image=image)
+        )
+        router = Router(runtime, BROKER_ROUTES, parts, None)
         services = EntranceServices(
             runtime,
             partial(credential_of, lambda: image),
