@@ -44,6 +44,7 @@ LINES: dict[str, list[str]] = {
     "metadata show": ["NODE", "NODE --at 100 --json"],
     "metadata history": ["NODE", "NODE --topic alpha-one --json"],
     "metadata diff": ["NODE NODE --json"],
+    "metadata check": ["NODE", "NODE --json"],
     "rebuild-index": ["LOGS", "LOGS --out OUT/logs", "PARTITION"],
     "compact": ["LOGS --topic compact-snappy --drop-unkeyed --out OUT/logs", "PARTITION --dry-run --drop-unkeyed"],
     "retain": ["LOGS --bytes 1000 --out OUT/logs", "LOGS --bytes 0 --dry-run"],

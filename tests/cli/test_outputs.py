@@ -61,6 +61,7 @@ INPUTS = {
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
     ("schema show", "message"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"), ("metadata show", "path"),
+    ("metadata history", "path"), ("metadata diff", "old"), ("metadata diff", "new"), ("metadata check", "paths"),
     ("rescue", "backup"), ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
     ("cluster status", "directory"), ("migrate status", "directories"), ("migrate next", "directories"),
     *(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import FileSystem
 
 Fields: TypeAlias = dict[str, Any]
-
-QUORUM_STATE = "quorum-state"  # in the folder of __cluster_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,14 +241,7 @@ def _dialect(content: bytes) -> list[Fields]:
 
 
 def _quorum_state(content: bytes) -> list[Fields]:
-    """Parse the state of a KRaft voter. Source: Kafka's FileQuorumStateStore."""
-    try:
-        state = json.loads(content)
-    except ValueError as error:
-        raise CorruptRecordError("quorum state", expected="JSON", found=error) from None
-    if not isinstance(state, dict) or "data_version" not in state:
-        raise CorruptRecordError("quorum state", expected="an object with data_version", found=type(state).__name__)
-    return [{"kind": "quorum state", "state": state}]
+    return [{"kind": "quorum state", "state": checkpoints.parse_quorum_state(content)}]
 
 
 TEXTS: dict[str, Callable[[bytes], list[Fields]]] = {
@@ -261,6 +251,6 @@ TEXTS: dict[str, Callable[[bytes], list[Fields]]] = {
     checkpoints.META_PROPERTIES: _meta_properties,
     checkpoints.CLEAN_SHUTDOWN: _clean_shutdown,
     checkpoints.MESSAGE_DIALECT: _dialect,
-    QUORUM_STATE: _quorum_state,
+    checkpoints.QUORUM_STATE: _quorum_state,
 }
 """The text files, by name, with their parsers."""

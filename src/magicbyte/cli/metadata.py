@@ -173,6 +173,36 @@ def diff(old: str, new: str, topics: tuple[str, ...], form: str) -> None:
         sys.exit(1)
 
 
+@metadata.command(
+    "check",
+    examples=(
+        "magicbyte metadata check kraft-combined-logs",
+        "magicbyte metadata check disk-1/kafka disk-2/kafka",
+    ),
+)
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@format_option
+def check(paths: tuple[str, ...], form: str) -> None:
+    """Say what Kafka would do with the log directories of a stopped KRaft node at its next start, or of a copy of them:
+    whether it starts, and which folders it would rename to -stray or make empty.
+
+    Give all log directories of one node. Nothing is changed. Status 1 unless the node starts without loss.
+    """
+    from magicbyte.cli.verify import finding_lines
+    from magicbyte.tools.offline.quorum_check import check_node
+
+    checked = check_node(paths)
+    if form == "json":
+        say_json(checked.to_json())
+    else:
+        for finding in checked.findings:
+            say(*finding_lines(finding))
+        verdict = "the node starts without loss" if checked.is_sound else "see above"
+        say(f"{many(len(checked.findings), 'finding')}: {verdict}")
+    if not checked.is_sound:
+        sys.exit(1)
+
+
 def _image_of(given: str) -> DescribedCluster:
     from magicbyte.tools.offline.metadata_sources import read_metadata
 

@@ -86,7 +86,7 @@ def verify(
             if form == "json":
                 listed.append(finding.to_json())
             else:
-                say(*_text(finding))
+                say(*finding_lines(finding))
     segments = sum(len(each.segments) for each in partitions)
     if form == "json":
         numbers = {severity.value: count for severity, count in counts.items()}
@@ -101,7 +101,8 @@ def verify(
         click.get_current_context().exit(1)
 
 
-def _text(finding: Finding) -> list[str]:
+def finding_lines(finding: Finding) -> list[str]:
+    """Return a finding in two lines: what it is, in the color of its severity, and what to do."""
     from magicbyte.tools.offline.findings import Severity
 
     line = f"{finding.severity.value}: {finding}"

@@ -11,7 +11,7 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.files.properties import parse_properties
@@ -27,6 +27,7 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+QUORUM_STATE = "quorum-state"  # in the folder of __cluster_metadata
 MESSAGE_DIALECT = "message.dialect"
 
 _INTEGER = re.compile(rb"-?[0-9]{1,19}")
@@ -169,6 +170,17 @@ def parse_clean_shutdown(content: bytes) -> CleanShutdown:
     if not isinstance(version, int) or not isinstance(epoch, int):
         raise CorruptRecordError("clean shutdown marker", expected="version and brokerEpoch", found=content[:80])
     return CleanShutdown(version, epoch)
+
+
+def parse_quorum_state(content: bytes) -> dict[str, Any]:
+    """Return the state of a KRaft voter. Raises CorruptRecordError. Source: Kafka's FileQuorumStateStore."""
+    try:
+        state = json.loads(content)
+    except ValueError as error:
+        raise CorruptRecordError("quorum state", expected="JSON", found=error) from None
+    if not isinstance(state, dict) or "data_version" not in state:
+        raise CorruptRecordError("quorum state", expected="an object with data_version", found=type(state).__name__)
+    return state
 
 
 def format_clean_shutdown(marker: CleanShutdown) -> bytes:
