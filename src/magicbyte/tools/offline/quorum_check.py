@@ -1,9 +1,9 @@
 """What Kafka would do with the log directories of a KRaft node at its next start.
 
-A node that does not start says why in its log. What it says less clearly is that it renames folders, or makes empty ones: a folder without the right topic id, or that no record names, becomes a stray; a partition without its folder
-gets an empty one; and a metadata log that does not reach back to a complete snapshot counts as empty. Nothing is
-changed here. Source: Kafka's MetaPropertiesEnsemble, KafkaRaftClient, LogManager and BrokerMetadataPublisher; probed on
-3.9.1, 4.3.1 and 4.4.0.
+A node that does not start says why in its log. It hardly says that it renames folders, or makes empty ones. A folder
+without the right topic id, or that no record names, becomes a stray. A partition without its folder gets an empty one.
+A metadata log that does not reach back to a complete snapshot counts as empty. Nothing is changed here. Source: Kafka's
+MetaPropertiesEnsemble, KafkaRaftClient, LogManager and BrokerMetadataPublisher; probed on 3.9.1, 4.3.1 and 4.4.0.
 """
 
 from __future__ import annotations
