@@ -74,7 +74,7 @@ def an_old_epoch_may_still_end_transactions(patch: Patch) -> None:
     patch.setattr(Coordinator, "_of", of)
 
 
-@planted(17)
+@planted(27)
 def a_fence_that_does_not_raise_the_epoch(patch: Patch) -> None:
     real = Coordinator._fence
 
@@ -85,7 +85,7 @@ def a_fence_that_does_not_raise_the_epoch(patch: Patch) -> None:
     patch.setattr(Coordinator, "_fence", fence)
 
 
-@planted(7)
+@planted(12)
 def a_new_coordinator_commits_what_was_to_be_aborted(patch: Patch) -> None:
     real = Coordinator.loaded
 
@@ -95,7 +95,7 @@ def a_new_coordinator_commits_what_was_to_be_aborted(patch: Patch) -> None:
     patch.setattr(Coordinator, "loaded", loaded)
 
 
-@planted(50)
+@planted(62)
 def a_new_coordinator_forgets_when_transactions_time_out(patch: Patch) -> None:
     real = Coordinator.loaded
 
@@ -122,7 +122,7 @@ def a_new_coordinator_takes_the_first_record_for_the_last(patch: Patch) -> None:
     patch.setattr("magicbyte.server.coordinating.coordinating.READ_BYTES", 300)
 
 
-@planted(9)
+@planted(18)
 def a_commit_that_is_answered_before_it_is_stored(patch: Patch) -> None:
     real = Coordinator.end
 
@@ -136,7 +136,7 @@ def a_commit_that_is_answered_before_it_is_stored(patch: Patch) -> None:
     patch.setattr(Coordinator, "end", end)
 
 
-@planted(57)
+@planted(59)
 def markers_that_are_sent_before_the_decision_is_stored(patch: Patch) -> None:
     real = Coordinator.end
 
@@ -150,7 +150,7 @@ def markers_that_are_sent_before_the_decision_is_stored(patch: Patch) -> None:
     patch.setattr(Coordinator, "end", end)
 
 
-@planted(5)
+@planted(15)
 def a_transaction_that_is_complete_with_its_first_marker(patch: Patch) -> None:
     real = Coordinator.marked
 
@@ -191,7 +191,7 @@ def offsets_that_are_not_added_to_the_transaction(patch: Patch) -> None:
     patch.setattr(Coordinator, "add_offsets", add_offsets)
 
 
-@planted(13)
+@planted(17)
 def states_that_count_before_the_replicas_have_them(patch: Patch) -> None:
     real = CoordinatorLog._outcomes
 
