@@ -35,6 +35,7 @@ from magicbyte.server.stores.controller import ControllerService
 from magicbyte.server.stores.links import Links
 from magicbyte.server.stores.znodes import layout
 from magicbyte.server.stores.znodes.cluster import OwnRegistration, found_cluster, register
+from magicbyte.server.stores.znodes.controller_tree import ElectionNodes
 from ports import free_port
 from server.broker.controlled import ToldBroker
 from server.broker.serving import Clock
@@ -177,9 +178,8 @@ class Candidate:
         own = OwnRegistration(content, Clock().now_ms(), registration_version(self.protocol))
         await register(store, self.id, own)
         self.service = ControllerService(
-            store,
+            ElectionNodes(store, self.id, Clock().now_ms, self.protocol),
             self.id,
-            Clock(),
             self._config,
             protocol=self.protocol,
             spawn=self._spawn,

@@ -33,6 +33,7 @@ from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.stores.controller import ControllerService
 from magicbyte.server.stores.znodes import layout
 from magicbyte.server.stores.znodes.cluster import found_cluster
+from magicbyte.server.stores.znodes.controller_tree import ElectionNodes
 from magicbyte.server.stores.znodes.layout import TopicNode
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
 from server.broker.serving import Clock
@@ -218,9 +219,8 @@ class ControlledCluster:
         store = await LoopStore.open(session, listener=lambda event: made[0].session_event(event))
         made.append(
             ControllerService(
-                store,
+                self._elections(store, broker_id),
                 broker_id,
-                self.clock,
                 self.config,
                 protocol=self.protocol,
                 spawn=self._spawn,
@@ -231,12 +231,15 @@ class ControlledCluster:
         self.controllers.append(made[0])
         return made[0]
 
+    def _elections(self, store: LoopStore, broker_id: int) -> ElectionNodes:
+        return ElectionNodes(store, broker_id, self.clock.now_ms, self.protocol)
+
     async def reopen(self, controller: ControllerService) -> None:
         """Give a controller a new session."""
         store = await LoopStore.open(
             lambda *, listener: self.tree.session(listener=listener), listener=controller.session_event
         )
-        await controller.renew(store)
+        await controller.renew(self._elections(store, controller._broker_id))
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

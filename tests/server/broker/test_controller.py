@@ -9,10 +9,10 @@ from magicbyte.engine.errors import ErrorCode, NotControllerError, StaleBrokerEp
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest
+from magicbyte.engine.replication.controller import IsrAnswer, IsrWish
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.state import KnownState, PartitionState
 from magicbyte.engine.sentinels import NO_BROKER
-from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
 from magicbyte.server.stores.znodes import layout
 from server.broker.controlled import controlled, partitions, until
 

@@ -60,6 +60,23 @@ class AssignmentChange:
 
 
 @dataclass(frozen=True, slots=True)
+class IsrWish:
+    """The ISR that a leader requests (AlterPartition), to replace that in `version` of the node."""
+
+    leader_epoch: int
+    isr: tuple[int, ...]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAnswer:
+    """The result of an `IsrWish`: the current state, None with an error code."""
+
+    error: ErrorCode
+    known: KnownState | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WriteStates:
     """Write states; then call `states_written`. Each is written or refused individually."""
 

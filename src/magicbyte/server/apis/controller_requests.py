@@ -49,6 +49,7 @@ from magicbyte.engine.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from magicbyte.engine.replication.controller import IsrAnswer, IsrWish
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.server.serving.authorization import (
     ACT,
@@ -58,7 +59,6 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
-from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
 
 if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts

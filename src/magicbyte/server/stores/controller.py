@@ -2,16 +2,15 @@
 
 For the owner of a broker:
 
-* `service = ControllerService(store, broker_id, clock, config, protocol=..., spawn=runtime.spawn, new_id=...,
-connect=links.connect)`: `store` is a `LoopStore` over the session in which the broker has registered itself, of a tree
-with the nodes that `cluster.found_cluster` creates; `config` is the `BrokerConfig` whose values are read when needed. *
-`await service.start()`, once the broker listens and is registered: the controller also connects to itself. It returns
-when the controller is known. `on_change` is called then, and at each change. * `service.session_event(event)` with
-every `SessionEvent` of the store, in the listener of `LoopStore.open`. After EXPIRED, and a new session and
-registration: `await service.renew(store)`. * `service.settings_changed()` when values of `config` have changed. *
-`await service.stop()`, before the store is closed and after the broker's own ControlledShutdown. *
-`service.controller_id` (`NO_BROKER` while unknown), `service.epoch`, `service.is_active`. * The handlers in
-`controller_requests.py` use it through a function that returns it, or None for a broker alone.
+* `service = ControllerService(elections, broker_id, config, protocol=..., spawn=runtime.spawn, new_id=...,
+connect=links.connect)`: `elections` are those of the session in which the broker has registered itself; `config` is the
+`BrokerConfig` whose values are read when needed. * `await service.start()`, once the broker listens and is registered:
+the controller also connects to itself. It returns when the controller is known. `on_change` is called then, and at each
+change. * `service.session_event(event)` with every `SessionEvent`. After EXPIRED, and a new session and registration:
+`await service.renew(elections)`. * `service.settings_changed()` when values of `config` have changed. * `await
+service.stop()`, before the session ends and after the broker's own ControlledShutdown. * `service.controller_id`
+(`NO_BROKER` while unknown), `service.epoch`, `service.is_active`. * The handlers in `controller_requests.py` use it as
+`ControllerRequests`.
 
 One task handles one event at a time, in order: changes of the tree, requests, responses of brokers, timers.
 `controller_term.py` is the work of a controller in one epoch. docs/decisions/0012-controller.md has the reasons.
@@ -41,24 +40,21 @@ from magicbyte.engine.errors import (
     StaleBrokerEpochError,
     StaleControllerEpochError,
     UnknownBrokerError,
-    UnknownOutcomeError,
 )
-from magicbyte.engine.ports import NodeEvent, SessionEvent, TopicPartition
+from magicbyte.engine.ports import SessionEvent, TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.releases import TOPIC_IDS
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.reassignment import OngoingMove
 from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
-from magicbyte.server.stores.controller_channel import RETRY_S, Connect, Spawn, Surroundings
-from magicbyte.server.stores.controller_term import ControllerTerm, Event, IsrAnswer, IsrWish
-from magicbyte.server.stores.znodes import election
-from magicbyte.server.stores.znodes.controller_tree import retry_while_disconnected
+from magicbyte.server.stores.controller_channel import Connect, Spawn, Surroundings
+from magicbyte.server.stores.controller_term import ControllerTerm, Event
 
 if TYPE_CHECKING:
     import uuid
 
-    from magicbyte.engine.ports import Clock
-    from magicbyte.server.metadata.on_loop import LoopStore
+    from magicbyte.engine.cluster.controller_store import ControllerElection, Elections
+    from magicbyte.engine.replication.controller import IsrAnswer, IsrWish
     from magicbyte.server.settings.config import BrokerConfig
 
 T = TypeVar("T")
@@ -75,9 +71,8 @@ class ControllerService:
 
     def __init__(
         self,
-        store: LoopStore,
+        elections: Elections,
         broker_id: int,
-        clock: Clock,
         config: BrokerConfig,
         *,
         protocol: tuple[int, ...],
@@ -86,13 +81,13 @@ class ControllerService:
         connect: Connect,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
-        self._store, self._broker_id, self._clock = store, broker_id, clock
+        self._elections, self._broker_id = elections, broker_id
         self._around = Surroundings(broker_id, config, protocol, protocol >= TOPIC_IDS, new_id, connect, spawn)
         self._on_change = on_change
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
         self._term: ControllerTerm | None = None
-        self._election: election.ControllerElection | None = None
+        self._election: ControllerElection | None = None
         self._is_electing = False
         self._unclean_elections = 0
         self._known = asyncio.Event()
@@ -128,9 +123,9 @@ class ControllerService:
         self._stand()
         await self._known.wait()
 
-    async def renew(self, store: LoopStore) -> None:
+    async def renew(self, elections: Elections) -> None:
         """Continue in a new session, after the previous one has expired; return when the controller is known."""
-        self._store = store
+        self._elections = elections
         self._changed(None)
         self._stand()
         await self._known.wait()
@@ -160,7 +155,7 @@ class ControllerService:
         await self._resign()
         if found is not None and was_active:
             try:
-                await election.resign(self._store, found)
+                await self._elections.resign(found)
             except MagicbyteError as error:  # then the end of the session has the same effect
                 log.warning("controller: cannot resign: %s", error)
         for waiting in self._waiting:
@@ -264,17 +259,14 @@ class ControllerService:
                 await asyncio.sleep(_AFTER_FAULT_S)
                 self._stand()
 
-    async def _let_others(self, found: election.ControllerElection) -> None:
+    async def _let_others(self, found: ControllerElection) -> None:
         try:
-            await retry_while_disconnected(election.resign, self._store, found)
+            await self._elections.resign(found, waits=True)
         except MagicbyteError as error:
             log.warning("controller: cannot resign: %s", error)
 
-    def _controller_changed(self, _event: NodeEvent, _path: str) -> None:
-        """Handle a change of `/controller`: the known controller may have resigned."""
-        self._stand()
-
     def _stand(self) -> None:
+        """Stand for election: the known controller may have resigned."""
         if not self._is_electing:
             self._is_electing = True
             self._events.put_nowait(self._elect)
@@ -282,28 +274,17 @@ class ControllerService:
     async def _elect(self) -> None:
         """Determine the controller; become it if there is none."""
         self._is_electing = False
-        store = self._store
-        winner = await self._outcome(store)
+        elections = self._elections
+        winner = await elections.stand(self._stand)
         if self.is_active and winner == self._election:
             return
         await self._resign()
         if winner.won:
-            self._term = ControllerTerm(
-                self._around, store, winner.epoch, winner.epoch_version, self._events.put_nowait
-            )
+            self._term = ControllerTerm(self._around, elections, winner, self._events.put_nowait)
             self._changed(winner)
             await self._term.start()
         else:
             self._changed(winner)
-
-    async def _outcome(self, store: LoopStore) -> election.ControllerElection:
-        while True:
-            try:
-                return await retry_while_disconnected(
-                    election.elect, store, self._broker_id, self._clock.now_ms, self._controller_changed
-                )
-            except UnknownOutcomeError:
-                await asyncio.sleep(RETRY_S)
 
     async def _resign(self) -> None:
         """End the term, if there is one: it sends nothing more to brokers."""
@@ -314,7 +295,7 @@ class ControllerService:
             await asyncio.gather(*term.end(), return_exceptions=True)
             self._changed(None)
 
-    def _changed(self, winner: election.ControllerElection | None) -> None:
+    def _changed(self, winner: ControllerElection | None) -> None:
         if winner is None:
             self._known.clear()
         else:

@@ -19,10 +19,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+from magicbyte.engine.cluster.controller_store import WatchedPart
 from magicbyte.engine.errors import (
     ErrorCode,
     StaleBrokerEpochError,
@@ -36,6 +36,8 @@ from magicbyte.engine.protocol.messages.stop_replica import StopReplicaResponse
 from magicbyte.engine.replication.controller import (
     Controller,
     Effect,
+    IsrAnswer,
+    IsrWish,
     LeaderAndIsr,
     ReadStates,
     RemoveTopic,
@@ -51,15 +53,13 @@ from magicbyte.engine.replication.state import KnownState
 from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 from magicbyte.server.stores.controller_channel import Channels, Surroundings
 from magicbyte.server.stores.controller_messages import ControlMessages
-from magicbyte.server.stores.znodes.controller_tree import ControllerTree, WatchedPart
-from magicbyte.server.stores.znodes.readable import knows_moves_of_topics
 
 if TYPE_CHECKING:
     import uuid
 
+    from magicbyte.engine.cluster.controller_store import ControllerElection, Elections
     from magicbyte.engine.cluster.image import TopicImage
     from magicbyte.engine.protocol import Message
-    from magicbyte.server.metadata.on_loop import LoopStore
 
 T = TypeVar("T")
 
@@ -69,39 +69,25 @@ log = logger(__name__)
 Event: TypeAlias = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class IsrWish:
-    """The ISR that a leader requests (AlterPartition), to replace that in `version` of the node."""
-
-    leader_epoch: int
-    isr: tuple[int, ...]
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class IsrAnswer:
-    """The result of an `IsrWish`: the current state, None with an error code."""
-
-    error: ErrorCode
-    known: KnownState | None = None
-
-
 class ControllerTerm:
     """The controller in one epoch. `enqueue` appends an event to the queue."""
 
     def __init__(
-        self, around: Surroundings, store: LoopStore, epoch: int, epoch_version: int, enqueue: Callable[[Event], None]
+        self,
+        around: Surroundings,
+        elections: Elections,
+        election: ControllerElection,
+        enqueue: Callable[[Event], None],
     ) -> None:
-        self.epoch = epoch
+        self.epoch = epoch = election.epoch
         self.is_over = False
         self.unclean_elections = 0
         self._around, self._enqueue = around, enqueue
-        self._tree = ControllerTree(store, epoch_version, self._on_change)
-        self._changed: dict[WatchedPart, dict[str, None]] = {}
+        self._store = elections.store_of(election, self._on_change)
+        self._changed: dict[WatchedPart, dict[TopicPartition | None, None]] = {}
         self._topic_ids: dict[str, uuid.UUID] = {}
         self._unclean: dict[str, bool] = {}
-        self._config_notices = set[str]()
-        self._asked_by_node: dict[TopicPartition, tuple[int, ...]] = {}
+        self._asked_by_old_tools: dict[TopicPartition, tuple[int, ...]] = {}
         self._watched = set[TopicPartition]()
         listener = around.config.inter_broker_name
         self._messages = ControlMessages(around.broker_id, epoch, around.protocol, self._topic_ids, listener)
@@ -113,21 +99,21 @@ class ControllerTerm:
 
     async def start(self) -> None:
         """Read the cluster, and send it to all brokers."""
-        tree = self._tree
-        await tree.isr_changes()  # before the states are read
-        self._channels.renew(await tree.brokers())
-        topics = await self._with_ids(await tree.topics(await tree.topic_names()))
-        self._unclean = await tree.unclean(list(topics))
-        await tree.config_changes(self._config_notices)
+        store = self._store
+        await store.isr_changes()  # before the states are read
+        self._channels.renew(await store.brokers())
+        topics = await self._with_ids(await store.topics(await store.topic_names()))
+        self._unclean = await store.unclean(list(topics))
+        await store.config_changes()
         assignments, moves = _assignments(topics)
-        states = await tree.states(list(assignments))
+        states = await store.states(list(assignments))
         self._controller = Controller(
             self.epoch,
             self._messages.epochs,
             assignments,
             states,
             moves=moves,
-            deleting=await tree.deletions(are_enabled=self._around.config.delete_topic_enable),
+            deleting=await store.deletions(are_enabled=self._around.config.delete_topic_enable),
             unclean=lambda topic: self._unclean.get(topic, self._around.config.unclean_leader_election_enable),
         )
         log.info(
@@ -156,7 +142,7 @@ class ControllerTerm:
         known = dict(topics)
         for name, topic in topics.items():
             if topic.id is None and self._around.gives_ids:
-                given = await self._tree.give_id(name, self._around.new_id())
+                given = await self._store.give_id(name, self._around.new_id())
                 if given is None:
                     del known[name]
                     continue
@@ -176,10 +162,10 @@ class ControllerTerm:
             waiting.extendleft(reversed(await self._one(waiting.popleft())))
 
     async def _one(self, effect: Effect) -> Sequence[Effect]:
-        controller, tree = self._controller, self._tree
+        controller, store = self._controller, self._store
         match effect:
             case WriteStates(changes):
-                written = await tree.write_states(changes)
+                written = await store.write_states(changes)
                 for key, leader in _not_in_sync(controller.states, written).items():
                     self.unclean_elections += 1
                     why = "was not in sync: acknowledged records may be lost"
@@ -187,11 +173,11 @@ class ControllerTerm:
                 refused = [each.partition for each in changes if each.partition not in written]
                 return controller.states_written(written, refused)
             case ReadStates(partitions):
-                return controller.states_read(await tree.states(partitions))
+                return controller.states_read(await store.states(partitions))
             case WriteAssignments(assignments):
-                return controller.assignments_written(await tree.write_assignments(assignments))
+                return controller.assignments_written(await store.write_assignments(assignments))
             case RemoveTopic(name):
-                await tree.remove_topic(name)
+                await store.remove_topic(name)
                 self._topic_ids.pop(name, None)
             case LeaderAndIsr() | UpdateMetadata() | StopReplicas():
                 deleted = effect.partitions if isinstance(effect, StopReplicas) and effect.deletes else ()
@@ -201,7 +187,7 @@ class ControllerTerm:
     async def _catch_up(self, partitions: Iterable[TopicPartition], watch: WatchedPart | None = None) -> None:
         """Read states again: leaders report ISR changes some seconds later."""
         states = self._controller.states
-        found = await self._tree.states([key for key in partitions if key in states], watch)
+        found = await self._store.states([key for key in partitions if key in states], watch)
         await self._perform(
             self._controller.states_read({key: each for key, each in found.items() if states[key] != each})
         )
@@ -238,7 +224,7 @@ class ControllerTerm:
     # ---- events: brokers
 
     async def _brokers_changed(self) -> None:
-        before, brokers = self._messages.brokers, await self._tree.brokers()
+        before, brokers = self._messages.brokers, await self._store.brokers()
         self._channels.renew(brokers)
         effects = self._controller.brokers_changed(self._messages.epochs)
         if not effects and before != brokers:  # endpoints
@@ -253,45 +239,45 @@ class ControllerTerm:
 
     # ---- events: the tree
 
-    def _on_change(self, watched: WatchedPart, path: str) -> None:
-        """Read a part of the tree again; further changes until then are read with it."""
+    def _on_change(self, watched: WatchedPart, partition: TopicPartition | None) -> None:
+        """Read a part of the metadata again; further changes until then are read with it."""
         if self.is_over:
             return
-        paths = self._changed.setdefault(watched, {})
-        if not paths:
+        partitions = self._changed.setdefault(watched, {})
+        if not partitions:
             self._then(partial(self._read_again, watched))
-        paths[path] = None
+        partitions[partition] = None
 
     async def _read_again(self, part: WatchedPart) -> None:
-        paths = self._changed.pop(part)
+        partitions = [key for key in self._changed.pop(part) if key is not None]
         match part:
             case WatchedPart.BROKERS | WatchedPart.BROKER:
                 await self._brokers_changed()
             case WatchedPart.TOPICS:
                 await self._topics_changed()
             case WatchedPart.TOPIC:
-                await self._partitions_changed(self._tree.topics_of(paths))
+                await self._partitions_changed([key.topic for key in partitions])
             case WatchedPart.STATE:
-                changed = self._tree.partitions_of(self._watched, paths)
+                changed = [key for key in partitions if key in self._watched]
                 self._watched.difference_update(changed)
                 await self._perform(self._controller.isr_notified(changed))
             case WatchedPart.DELETIONS:
                 are_enabled = self._around.config.delete_topic_enable
-                deleting = await self._tree.deletions(are_enabled=are_enabled)
+                deleting = await self._store.deletions(are_enabled=are_enabled)
                 await self._perform(self._controller.delete_topics(deleting))
             case WatchedPart.REASSIGNMENTS:
                 await self._reassignments_changed()
             case WatchedPart.PREFERRED_ELECTION:
                 await self._preferred_election_changed()
             case WatchedPart.ISR_CHANGES:
-                await self._perform(self._controller.isr_notified(await self._tree.isr_changes()))
+                await self._perform(self._controller.isr_notified(await self._store.isr_changes()))
             case WatchedPart.LOG_DIRECTORY_EVENTS:
                 await self._log_directory_events_changed()
             case WatchedPart.CONFIG_CHANGES:
                 await self._configs_changed()
 
     async def _topics_changed(self) -> None:
-        names = set(await self._tree.topic_names())
+        names = set(await self._store.topic_names())
         known = self._controller.topics
         self._controller.topics_removed(known - names)
         for name in known - names:
@@ -299,16 +285,16 @@ class ControllerTerm:
         await self._partitions_changed(sorted(names - known))
 
     async def _partitions_changed(self, names: Sequence[str]) -> None:
-        topics = await self._with_ids(await self._tree.topics(names))
-        self._unclean |= await self._tree.unclean(list(topics))
+        topics = await self._with_ids(await self._store.topics(names))
+        self._unclean |= await self._store.unclean(list(topics))
         assignments, _ = _assignments(topics)
         await self._perform(self._controller.partitions_created(assignments))
 
     async def _configs_changed(self) -> None:
-        changed = await self._tree.config_changes(self._config_notices)
+        changed = await self._store.config_changes()
         for name in changed:
             self._unclean.pop(name, None)
-        self._unclean |= await self._tree.unclean(changed)
+        self._unclean |= await self._store.unclean(changed)
         await self._perform(self._controller.settle(changed))
 
     async def settle(self) -> None:
@@ -316,21 +302,21 @@ class ControllerTerm:
         await self._perform(self._controller.settle(self._controller.topics))
 
     async def _log_directory_events_changed(self) -> None:
-        for broker_id in await self._tree.log_directory_events():
+        for broker_id in await self._store.log_directory_events():
             await self._perform(self._controller.log_directory_failed(broker_id))
 
     async def _preferred_election_changed(self) -> None:
-        asked = await self._tree.preferred_election()
+        asked = await self._store.preferred_election()
         if asked is not None:
             await self.elect(ElectionType.PREFERRED, asked)
-            await self._tree.end_preferred_election()
+            await self._store.end_preferred_election()
 
     # ---- events: reassignments
 
     async def _reassignments_changed(self) -> None:
         """Begin the reassignments requested by old tools in the tree."""
-        self._asked_by_node = await self._tree.reassignments()
-        faults = await self.reassign(self._asked_by_node, keeps_factor=False)
+        self._asked_by_old_tools = await self._store.reassignments()
+        faults = await self.reassign(self._asked_by_old_tools, keeps_factor=False)
         for key, (_, why) in faults.items():
             log.warning("controller: cannot reassign %s: %s", key, why)
 
@@ -346,12 +332,12 @@ class ControllerTerm:
             await self._catch_up(unwatched, WatchedPart.STATE)
         self._watched &= moves.keys()
         wanted = {key: move.targets(self._controller.replicas[key]) for key, move in moves.items()}
-        before = self._asked_by_node
-        if knows_moves_of_topics(self._around.protocol):
+        before = self._asked_by_old_tools
+        if self._store.has_moves_of_topics:
             wanted = {key: targets for key, targets in wanted.items() if before.get(key) == targets}
         if wanted != before:
-            self._asked_by_node = wanted
-            await self._tree.put_reassignments(wanted, is_new=not before)
+            self._asked_by_old_tools = wanted
+            await self._store.put_reassignments(wanted, is_new=not before)
 
     async def reassign(
         self, wanted: Mapping[TopicPartition, Sequence[int] | None], *, keeps_factor: bool
@@ -414,11 +400,11 @@ class ControllerTerm:
             else:
                 known = controller.states[key] if decision is ErrorCode.NONE else None
                 answers[key] = IsrAnswer(decision, known)
-        written = await self._tree.write_states(changes)
+        written = await self._store.write_states(changes)
         refused = [each.partition for each in changes if each.partition not in written]
         answers |= {key: IsrAnswer(ErrorCode.NONE, known) for key, known in written.items()}
         answers |= dict.fromkeys(refused, IsrAnswer(ErrorCode.INVALID_UPDATE_VERSION))
-        read = await self._tree.states(refused)
+        read = await self._store.states(refused)
         if changes:
             await self._perform(controller.states_read({**written, **read}))
             await self._watch_moves()

@@ -13,8 +13,8 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.election import ElectionType
 
 if TYPE_CHECKING:
+    from magicbyte.engine.replication.controller import IsrAnswer, IsrWish
     from magicbyte.engine.replication.reassignment import OngoingMove
-    from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
     from magicbyte.server.stores.topic_control import OwnTopics
     from magicbyte.server.stores.topics import Topics
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.errors import ErrorCode
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import MetadataStore, TopicPartition
+    from magicbyte.engine.replication.controller import IsrAnswer, IsrWish
     from magicbyte.engine.replication.election import ElectionType
     from magicbyte.engine.replication.reassignment import OngoingMove
     from magicbyte.server.metadata.on_loop import OpenSession
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.offer import Offer
     from magicbyte.server.stores.cluster_view import ClusterView
-    from magicbyte.server.stores.controller_term import IsrAnswer, IsrWish
     from magicbyte.server.stores.links import Links
     from magicbyte.server.stores.own_cluster import AdoptFormats
     from magicbyte.server.stores.topic_control import TopicControl

@@ -34,6 +34,7 @@ from magicbyte.server.stores.links import Links
 from magicbyte.server.stores.topic_control import AnnouncedTopics
 from magicbyte.server.stores.znodes import cluster
 from magicbyte.server.stores.znodes.clients import secret_of_decoys
+from magicbyte.server.stores.znodes.controller_tree import ElectionNodes
 from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.states import StateNodes
 from magicbyte.server.stores.znodes.writing import WritingTerms
@@ -110,9 +111,8 @@ class ZooKeeperMembership:
         self.cluster_id = cluster.found_cluster(self.metadata, known_id, runtime.new_uuid)
         await self.cluster_store.start()
         self.controller = ControllerService(
-            self.store,
+            self._elections(),
             runtime.node_id,
-            runtime.clock,
             runtime.config,
             protocol=runtime.config.inter_broker_protocol_version,
             spawn=runtime.spawn,
@@ -125,6 +125,12 @@ class ZooKeeperMembership:
     def announcements(self) -> MemberStore:
         """Take what the controller announces."""
         return self.cluster_store
+
+    def _elections(self) -> ElectionNodes:
+        """Return the elections of the current session."""
+        runtime = self._runtime
+        protocol = runtime.config.inter_broker_protocol_version
+        return ElectionNodes(self.store, runtime.node_id, runtime.clock.now_ms, protocol)
 
     def _controller_changed(self) -> None:
         self.cluster_store.follow([ControllerChanged(self.controller.controller_id, self.controller.epoch)])
@@ -166,7 +172,7 @@ class ZooKeeperMembership:
             try:
                 await self._begin_session()
                 await self._register()
-                await self.controller.renew(self.store)
+                await self.controller.renew(self._elections())
                 self.cluster_store.session_renewed()
             except MagicbyteError as error:
                 with suppress(MagicbyteError):  # open, its registration would keep out that of the next one

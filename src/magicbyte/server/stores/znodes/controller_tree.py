@@ -8,14 +8,14 @@ changes nothing, even if it does not know it yet.
 from __future__ import annotations
 
 import asyncio
-import enum
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from magicbyte.engine.cluster.brokers import RegisteredBroker
+from magicbyte.engine.cluster.controller_store import ControllerElection, PartChanged, WatchedPart
 from magicbyte.engine.errors import (
     BadVersionError,
     MetadataError,
@@ -40,8 +40,9 @@ from magicbyte.engine.printable import logger
 from magicbyte.engine.replication.controller import AssignmentChange, StateChange
 from magicbyte.engine.replication.state import NEW_NODE, KnownState
 from magicbyte.server.settings.topic_config import own_value
-from magicbyte.server.stores.znodes import layout
+from magicbyte.server.stores.znodes import election, layout
 from magicbyte.server.stores.znodes.layout import TopicNode
+from magicbyte.server.stores.znodes.readable import knows_moves_of_topics
 from magicbyte.server.stores.znodes.reading import topic_of
 
 if TYPE_CHECKING:
@@ -62,22 +63,6 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 log = logger(__name__)
 
 
-class WatchedPart(enum.Enum):
-    """The parts of the tree that a controller watches."""
-
-    BROKERS = "the registered brokers"
-    BROKER = "the registration of a broker"
-    TOPICS = "the topics"
-    TOPIC = "the partitions of a topic"
-    STATE = "the state of a partition that is being reassigned"
-    DELETIONS = "topics to delete"
-    REASSIGNMENTS = "reassignments of old tools"
-    PREFERRED_ELECTION = "preferred elections of old tools"
-    ISR_CHANGES = "notices of changed in-sync replicas"
-    LOG_DIRECTORY_EVENTS = "notices of failed log directories"
-    CONFIG_CHANGES = "notices of changed settings"
-
-
 async def retry_while_disconnected(call: Callable[P, Awaitable[T]], *arguments: P.args, **named: P.kwargs) -> T:
     """Return the result of a call to the tree, waiting for a connection. Raises UnknownOutcomeError for a change."""
     is_told = False
@@ -93,16 +78,45 @@ async def retry_while_disconnected(call: Callable[P, Awaitable[T]], *arguments: 
             await asyncio.sleep(RETRY_S)
 
 
-class ControllerTree:
-    """The tree of one session. `epoch_version` is that of `/controller_epoch` since the election.
+class ElectionNodes:
+    """The elections of one session's tree: `Elections`. `now_ms` returns the date."""
 
-    `tell` is called on the loop with a part that has changed; reading it again sets the watch again.
+    def __init__(self, store: LoopStore, broker_id: int, now_ms: Callable[[], int], protocol: tuple[int, ...]) -> None:
+        self._store, self._broker_id, self._now_ms, self._protocol = store, broker_id, now_ms, protocol
+
+    async def stand(self, changed: Callable[[], None]) -> ControllerElection:
+        """Become the controller if there is none: see `Elections.stand`."""
+        watch = _Changed(changed)
+        while True:
+            try:
+                return await retry_while_disconnected(election.elect, self._store, self._broker_id, self._now_ms, watch)
+            except UnknownOutcomeError:
+                await asyncio.sleep(RETRY_S)
+
+    async def resign(self, won: ControllerElection, *, waits: bool = False) -> None:
+        """Resign, if this session is still the controller: see `Elections.resign`."""
+        if waits:
+            await retry_while_disconnected(election.resign, self._store, won)
+        else:
+            await election.resign(self._store, won)
+
+    def store_of(self, won: ControllerElection, changed: PartChanged) -> ControllerTree:
+        """Return the tree for the controller of an epoch."""
+        return ControllerTree(self._store, won.epoch_version, self._protocol, changed)
+
+
+class ControllerTree:
+    """The tree of one session: a `ControllerStore`.
+
+    `epoch_version` is that of `/controller_epoch` since the election.
     """
 
-    def __init__(self, store: LoopStore, epoch_version: int, tell: Callable[[WatchedPart, str], None]) -> None:
+    def __init__(self, store: LoopStore, epoch_version: int, protocol: tuple[int, ...], changed: PartChanged) -> None:
+        self.has_moves_of_topics = knows_moves_of_topics(protocol)
         self._store = store
         self._check = CheckNode(layout.CONTROLLER_EPOCH, epoch_version)
-        self._watches = {part: partial(_tell, tell, part) for part in WatchedPart}
+        self._watches = {part: partial(_tell, changed, part) for part in WatchedPart}
+        self._known_notices = set[str]()  # of changed settings that were read
 
     # ---- reading
 
@@ -176,16 +190,6 @@ class ControllerTree:
         node = await retry_while_disconnected(self._store.exists, layout.PREFERRED_ELECTION, watch)
         return None if node is None else _parsed(layout.load_partitions, layout.PREFERRED_ELECTION, node.data) or []
 
-    @staticmethod
-    def partitions_of(partitions: Iterable[TopicPartition], paths: Container[str]) -> list[TopicPartition]:
-        """Return those of some partitions whose states are at these paths."""
-        return [key for key in partitions if layout.state_path(*key) in paths]
-
-    @staticmethod
-    def topics_of(paths: Iterable[str]) -> list[str]:
-        """Return the topics at paths."""
-        return [path.rpartition("/")[2] for path in paths]
-
     async def isr_changes(self) -> list[TopicPartition]:
         """Return the partitions whose ISRs leaders have changed; delete the notifications, and watch for more."""
         found = await self._notices(layout.ISR_CHANGES, WatchedPart.ISR_CHANGES, layout.load_partitions)
@@ -204,12 +208,11 @@ class ControllerTree:
         await self.delete(paths)
         return [each for each in found if each is not None]
 
-    async def config_changes(self, seen: set[str]) -> list[str]:
-        """Return the topics whose settings have changed, by notifications not in `seen`; watch for more."""
+    async def config_changes(self) -> list[str]:
+        """Return the topics whose settings have changed since the last call; watch for more."""
         names = await self._children(layout.CONFIG_CHANGES, WatchedPart.CONFIG_CHANGES)
-        paths = [f"{layout.CONFIG_CHANGES}/{each}" for each in names if each not in seen]
-        seen.clear()
-        seen.update(names)
+        paths = [f"{layout.CONFIG_CHANGES}/{each}" for each in names if each not in self._known_notices]
+        self._known_notices = set(names)
         changed = list[str]()
         for path, node in zip(paths, await self._nodes(paths), strict=True):
             said = None if node is None else _parsed(layout.load_config_change, path, node.data)
@@ -396,8 +399,26 @@ class ControllerTree:
             log.warning("controller: %s was deleted while reassignments are in progress", layout.REASSIGNMENTS)
 
 
-def _tell(tell: Callable[[WatchedPart, str], None], part: WatchedPart, _event: NodeEvent, path: str) -> None:
-    tell(part, path)
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A watch of `/controller`. Equal ones compare equal, as stores require of watches."""
+
+    call: Callable[[], None]
+
+    def __call__(self, _event: NodeEvent, _path: str) -> None:
+        self.call()
+
+
+def _tell(changed: PartChanged, part: WatchedPart, _event: NodeEvent, path: str) -> None:
+    changed(part, _subject(part, path))
+
+
+def _subject(part: WatchedPart, path: str) -> TopicPartition | None:
+    """Return the topic or partition that a path is of."""
+    names = path.split("/")
+    if part is WatchedPart.TOPIC:
+        return TopicPartition(names[-1], -1)
+    return TopicPartition(names[-4], int(names[-2])) if part is WatchedPart.STATE else None
 
 
 def _reassignments(_path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from magicbyte.engine.cluster.controller_store import ControllerElection
 from magicbyte.engine.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, UnknownOutcomeError
 from magicbyte.engine.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange, SetNode
 from magicbyte.engine.sentinels import NO_EPOCH
@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from magicbyte.server.metadata.on_loop import LoopStore
 
 _ATTEMPTS: Final = 10  # an attempt fails only if another broker wins, or leaves, meanwhile
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerElection:
-    """The controller and its epoch.
-
-    `won`: this session is the controller. Then its transactions check that `/controller_epoch` has `epoch_version`, so
-    that they fail once another broker has won.
-    """
-
-    controller: int
-    epoch: int
-    epoch_version: int
-    won: bool
 
 
 async def elect(
