@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from magicbyte.engine.cluster.brokers import Registration
 from magicbyte.engine.cluster.changes import ClusterChange, ProposedChange
-from magicbyte.engine.cluster.image import ClusterImage
+from magicbyte.engine.cluster.image import ClusterImage, PartitionImage
 from magicbyte.engine.errors import StaleProposalError
+from magicbyte.engine.ports import TopicPartition
 
 Subscriber: TypeAlias = Callable[[ClusterImage, Sequence[ClusterChange]], None]
 Decision: TypeAlias = Callable[[ClusterImage], Sequence[ProposedChange]]
@@ -35,6 +36,19 @@ class ClusterStore(Protocol):
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` now, with the changes from an empty image to this one, and then with each later one."""
+
+    async def follow_acls(self) -> None:
+        """Have the ACLs in the image from now on. Raises NetworkError, MetadataError."""
+
+    async def stored_partition(self, key: TopicPartition) -> PartitionImage | None:
+        """Return a partition as it is stored, known in the image or not. Raises NetworkError, MetadataError."""
+
+    @property
+    def has_topic_ids(self) -> bool:
+        """Whether all brokers of the cluster give topics ids."""
+
+    def readable(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return a topic's settings as all brokers of the cluster read them. Raises ProtocolTooOldError."""
 
     async def propose(self, changes: Sequence[ProposedChange], seen: ClusterImage) -> ClusterImage:
         """Make the changes that were decided by the image `seen`; return the image after them.

@@ -10,6 +10,7 @@ from magicbyte.server.coordinating.topic_changes import TopicChanges
 from magicbyte.server.serving.shared_answers import SharedAnswers
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.store import ClusterStore
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import MetadataStore
     from magicbyte.server.apis.sessions import Sessions
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.membership import Membership
     from magicbyte.server.stores.producer_ids import ProducerIds
     from magicbyte.server.stores.topics import Topics
-    from magicbyte.server.stores.znodes.store import TreeStore
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class BrokerParts:
     runtime: Runtime
     cluster_id: str
     metadata: MetadataStore
-    cluster_store: TreeStore
+    cluster_store: ClusterStore
     logs: LogDirectory
     topics: Topics
     cluster_view: ClusterView

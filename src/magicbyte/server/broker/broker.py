@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from magicbyte.access.net.http import Pages
     from magicbyte.engine.cluster.changes import ClusterChange
     from magicbyte.engine.cluster.image import ClusterImage
+    from magicbyte.engine.cluster.store import ClusterStore
     from magicbyte.engine.ports import Clock, MetadataStore, WritableFileSystem
     from magicbyte.server.coordinating.groups import Groups
     from magicbyte.server.coordinating.transactions import Transactions
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from magicbyte.server.settings.listeners import Listener
     from magicbyte.server.stores.authorizer import Authorizer
     from magicbyte.server.stores.peers import Peers
-    from magicbyte.server.stores.znodes.store import TreeStore
 
 log = logger(__name__)
 
@@ -90,7 +90,7 @@ class Broker:
 
     cluster_id: str
     metadata: MetadataStore
-    cluster_store: TreeStore
+    cluster_store: ClusterStore
     logs: LogDirectory
     topics: Topics
     cluster_view: ClusterView

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from magicbyte.engine.cluster.brokers import RegisteredBroker
     from magicbyte.engine.cluster.changes import ClusterChange
     from magicbyte.engine.cluster.image import ClusterImage, TopicImage
+    from magicbyte.engine.cluster.store import ClusterStore
     from magicbyte.server.settings.listeners import Listener
     from magicbyte.server.stores.topic_control import PartitionView, TopicControl
-    from magicbyte.server.stores.znodes.store import TreeStore
 
 _FIRST_UPDATE_S: Final = 10.0
 
@@ -47,7 +47,7 @@ class ClusterView:
     `control` knows who leads a partition.
     """
 
-    def __init__(self, store: TreeStore, broker_id: int, inter_broker: str, control: TopicControl) -> None:
+    def __init__(self, store: ClusterStore, broker_id: int, inter_broker: str, control: TopicControl) -> None:
         self._store, self._broker_id, self._inter_broker, self._control = store, broker_id, inter_broker, control
         self._waiting: dict[asyncio.Event, None] = {}
         self._views: dict[str, _TopicViews] = {}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.brokers import Registration
+    from magicbyte.engine.cluster.store import ClusterStore
     from magicbyte.engine.errors import ErrorCode
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import MetadataStore, TopicPartition
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.topics import Topics
     from magicbyte.server.stores.znodes.member_store import MemberStore
     from magicbyte.server.stores.znodes.states import StateNodes
-    from magicbyte.server.stores.znodes.store import TreeStore
 
 
 class ControllerRequests(Protocol):
@@ -91,7 +91,7 @@ class Membership(Protocol):
         """The tree of the cluster, for threads."""
 
     @property
-    def cluster_store(self) -> TreeStore:
+    def cluster_store(self) -> ClusterStore:
         """What is known of the cluster, and the way to change it."""
 
     @property

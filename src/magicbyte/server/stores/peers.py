@@ -9,11 +9,11 @@ from magicbyte.engine.errors import NetworkError
 
 if TYPE_CHECKING:
     from magicbyte.access.client.connection import Connection
+    from magicbyte.engine.cluster.store import ClusterStore
     from magicbyte.engine.protocol import Message
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.stores.cluster_view import ClusterView
     from magicbyte.server.stores.links import Links
-    from magicbyte.server.stores.znodes.store import TreeStore
 
 
 class Peers(NamedTuple):
@@ -23,7 +23,7 @@ class Peers(NamedTuple):
     """
 
     view: ClusterView
-    store: TreeStore
+    store: ClusterStore
     links: Callable[[], Links]
 
 

@@ -51,6 +51,7 @@ from magicbyte.server.stores.topic_logs import stored_settings
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.changes import ClusterChange, ProposedChange
     from magicbyte.engine.cluster.image import ClusterImage, TopicImage
+    from magicbyte.engine.cluster.store import ClusterStore
     from magicbyte.engine.log.append.rules import AppendRules
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.log.live.partition_log import PartitionLog
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.topic_config import TopicConfig
     from magicbyte.server.stores.topic_control import TopicControl
-    from magicbyte.server.stores.znodes.store import TreeStore
 
 logs = logger(__name__)
 
@@ -94,7 +94,7 @@ class Topics:
 
     def __init__(
         self,
-        store: TreeStore,
+        store: ClusterStore,
         config: BrokerConfig,
         logs: LogDirectory,
         clock: Clock,
