@@ -76,3 +76,17 @@ class RegisteredController:
     registration: Registration
     oldest_levels: Mapping[str, int] = field(default_factory=dict)
     is_ready_to_migrate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerElection:
+    """The controller and its epoch.
+
+    `won`: this session is the controller. Then its writes check that the record of the epoch has `epoch_version`, so
+    that they fail once another broker has won.
+    """
+
+    controller: int
+    epoch: int
+    epoch_version: int
+    won: bool

@@ -9,28 +9,13 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from magicbyte.engine.cluster.brokers import RegisteredBroker
+from magicbyte.engine.cluster.brokers import ControllerElection, RegisteredBroker
 from magicbyte.engine.cluster.image import TopicImage
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.controller import AssignmentChange, StateChange
 from magicbyte.engine.replication.state import KnownState
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerElection:
-    """The controller and its epoch.
-
-    `won`: this session is the controller. Then its writes check that the record of the epoch has `epoch_version`, so
-    that they fail once another broker has won.
-    """
-
-    controller: int
-    epoch: int
-    epoch_version: int
-    won: bool
 
 
 class WatchedPart(enum.Enum):

@@ -53,7 +53,8 @@ from magicbyte.server.stores.controller_term import ControllerTerm, Event
 if TYPE_CHECKING:
     import uuid
 
-    from magicbyte.engine.cluster.controller_store import ControllerElection, Elections
+    from magicbyte.engine.cluster.brokers import ControllerElection
+    from magicbyte.engine.cluster.controller_store import Elections
     from magicbyte.engine.replication.controller import IsrAnswer, IsrWish
     from magicbyte.server.settings.config import BrokerConfig
 

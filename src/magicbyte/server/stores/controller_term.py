@@ -57,7 +57,8 @@ from magicbyte.server.stores.controller_messages import ControlMessages
 if TYPE_CHECKING:
     import uuid
 
-    from magicbyte.engine.cluster.controller_store import ControllerElection, Elections
+    from magicbyte.engine.cluster.brokers import ControllerElection
+    from magicbyte.engine.cluster.controller_store import Elections
     from magicbyte.engine.cluster.image import TopicImage
     from magicbyte.engine.protocol import Message
 

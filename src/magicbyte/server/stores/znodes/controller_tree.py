@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from magicbyte.engine.cluster.brokers import RegisteredBroker
-from magicbyte.engine.cluster.controller_store import ControllerElection, PartChanged, WatchedPart
+from magicbyte.engine.cluster.brokers import ControllerElection, RegisteredBroker
+from magicbyte.engine.cluster.controller_store import PartChanged, WatchedPart
 from magicbyte.engine.errors import (
     BadVersionError,
     MetadataError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from magicbyte.engine.cluster.controller_store import ControllerElection
+from magicbyte.engine.cluster.brokers import ControllerElection
 from magicbyte.engine.errors import BadVersionError, MetadataError, NodeExistsError, NoNodeError, UnknownOutcomeError
 from magicbyte.engine.ports import CheckNode, CreateNode, DeleteNode, Node, NodeChange, SetNode
 from magicbyte.engine.sentinels import NO_EPOCH
