@@ -25,12 +25,13 @@ from magicbyte.access.clock import SystemClock
 from magicbyte.access.net.network import SocketNetwork
 from magicbyte.access.net.stream import SocketStream
 from magicbyte.engine.cluster.image import ClusterImage
-from magicbyte.engine.cluster.store import change
 from magicbyte.engine.errors import ErrorCode, NetworkError, UnknownTopicError
 from magicbyte.engine.extras import require
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.server.broker.broker import Broker as Served
+from magicbyte.server.stores.znodes.member_store import MemberStore
 from magicbyte.server.stores.znodes.reading import image_of
+from magicbyte.server.stores.znodes.writing import WritingTerms, node_changes
 from magicbyte.testing.broker import Broker
 from magicbyte.testing.loop_thread import LoopThread
 from magicbyte.testing.tree import SimulatedSession, SimulatedTree
@@ -305,9 +306,12 @@ class Cluster:
                     raise failure
             await self._joined()
             if self.security is not None:
-                credentials = self.security.credentials()
-                for member in self._members.values():  # of each, as notifications might arrive after the first login
-                    await change(member.served.cluster_store, lambda _image: credentials)
+                session, terms = self._tree.session(), WritingTerms(self._clock.now_ms(), None)
+                session.transaction(node_changes(session, ClusterImage(), self.security.credentials(), terms))
+                for member in self._members.values():
+                    store = member.served.cluster_store
+                    assert isinstance(store, MemberStore), "brokers of this cluster share a tree"
+                    await store.start()  # its notification might arrive after the first login
             started()
             await ended.wait()
         finally:
