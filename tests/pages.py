@@ -8,7 +8,15 @@ import subprocess
 from collections.abc import Iterator
 from inspect import iscoroutine
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
+
+import click
+
+from magicbyte.access.client import Client, admin
+from magicbyte.access.client.groups import Committed, commit_offsets
+from magicbyte.access.client.produce import send
+from magicbyte.cli.main import main
+from magicbyte.engine.records.columns import Record
 
 ROOT = Path(__file__).parent.parent
 OFFLINE = (
@@ -79,3 +87,31 @@ def run_python(script: str, page: str, names: dict[str, object] | None = None) -
     found = eval(code, {} if names is None else names)
     if iscoroutine(found):
         asyncio.run(found)
+
+
+def leaves(command: click.Command, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
+    """Return every command that does something, by the words that call it."""
+    if not isinstance(command, click.Group):
+        return {path: command}
+    names = command.list_commands(click.Context(command))
+    found = {} if path == () or command.params == [] else {path: cast("click.Command", command)}
+    for name in names:
+        each = command.get_command(click.Context(command), name)
+        if each is not None and not each.hidden:
+            found |= leaves(each, (*path, name))
+    return found
+
+
+LEAVES = leaves(main)
+
+
+OLD_AND_NEW = [Record(0, time, 0, b"key", b"value") for time in (1_700_000_000_000, 1_706_700_000_000)]  # 2023, 2024
+
+
+async def make_orders(address: str, group: str = "readers") -> None:
+    """Make what the pages speak of: the topic `orders`, and a group, which has read a part of it."""
+    async with Client(address) as client:
+        await admin.create_topic(client, admin.NewTopic("orders", 3))
+        for partition in range(3):
+            await send(client, "orders", partition, OLD_AND_NEW * 60)
+        await commit_offsets(client, group, {("orders", partition): Committed(5) for partition in range(3)})

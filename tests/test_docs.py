@@ -23,13 +23,10 @@ from click.testing import CliRunner
 import base_wheel
 import magicbyte
 from cli.command import run
-from magicbyte.access.client import Client, admin
-from magicbyte.access.client.groups import Committed, commit_offsets
-from magicbyte.access.client.produce import send
 from magicbyte.cli.main import main
 from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
-from pages import OFFLINE, ROOT, blocks, commands_of, run_python
+from pages import LEAVES, OFFLINE, ROOT, blocks, commands_of, make_orders, run_python
 
 PAGES = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
@@ -201,16 +198,6 @@ def test_a_table_goes_to_another_library_as_printed(
 
 ADDRESS = re.compile(r"\b(localhost|old|new|broker-\d):9092(,broker-\d:9092)*")
 LOGS = "/var/kafka-logs"
-OLD_AND_NEW = [Record(0, time, 0, b"key", b"value") for time in (1_700_000_000_000, 1_706_700_000_000)]  # 2023, 2024
-
-
-async def make_orders(address: str, group: str = "readers") -> None:
-    """Make what the pages speak of: the topic `orders`, and a group, which has read a part of it."""
-    async with Client(address) as client:
-        await admin.create_topic(client, admin.NewTopic("orders", 3))
-        for partition in range(3):
-            await send(client, "orders", partition, OLD_AND_NEW * 60)
-        await commit_offsets(client, group, {("orders", partition): Committed(5) for partition in range(3)})
 
 
 @pytest.mark.parametrize("page", WITH_BROKER)
@@ -328,20 +315,6 @@ def test_the_python_of_a_page_about_brokers_works_as_printed(page: str) -> None:
             assert asyncio.run(copy(broker.bootstrap_servers, "output")) == [b"carried"] * 3
 
 
-def leaves(command: click.Command, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
-    """Return every command that does something, by the words that call it."""
-    if not isinstance(command, click.Group):
-        return {path: command}
-    names = command.list_commands(click.Context(command))
-    found = {} if path == () or command.params == [] else {path: cast("click.Command", command)}
-    for name in names:
-        each = command.get_command(click.Context(command), name)
-        if each is not None and not each.hidden:
-            found |= leaves(each, (*path, name))
-    return found
-
-
-LEAVES = leaves(main)
 PAGE_OF = {("topics", "elect"): "topics-replicas", ("topics", "reassign"): "topics-replicas"}
 """The page with the options of a command, where that is not the page of its first word."""
 SHAPED = {words[0] for words in LEAVES}

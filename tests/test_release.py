@@ -22,7 +22,7 @@ import magicbyte
 from magicbyte.cli.base import Command, CommandGroup
 from magicbyte.cli.main import COMMANDS
 from magicbyte.cli.mirror_translate import translate
-from test_docs import LEAVES
+from pages import LEAVES
 
 ROOT = Path(__file__).parent.parent
 RECIPE = (ROOT / "container/Containerfile").read_text()

@@ -24,7 +24,7 @@ from magicbyte.cli.base import Command
 from magicbyte.cli.main import main
 from magicbyte.cli.mirror_translate import translate
 from magicbyte.testing import Broker
-from test_docs import LEAVES, ROOT, make_orders
+from pages import LEAVES, ROOT, make_orders
 
 COMMANDS = {" ".join(words): command for words, command in LEAVES.items()} | {"mirror translate": translate}
 NOT_RUN = {

@@ -8,7 +8,7 @@ import pytest
 from cli import json_members
 from cli.command import run
 from cli.json_members import VARIANTS, check, documents, output_of, page_members
-from test_docs import LEAVES
+from pages import LEAVES
 
 OFFLINE = {
     "cat": ["cat LOGS --json"],

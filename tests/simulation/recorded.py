@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
+from engine.log.builders import write_topics
 from engine.log.damaged_directories import NOW, made
-from engine.log.test_writer_crashes import write
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.filesystem import LocalFiles, put_file
@@ -155,14 +155,14 @@ def whole_outputs(folder: Path) -> None:
 @recorded
 def a_log_directory_that_is_written(folder: Path) -> None:
     with Recorded(folder):
-        write(folder / "out")
+        write_topics(folder / "out")
 
 
 @recorded
 def a_conversion_and_one_in_parts(folder: Path) -> None:
     source, options = folder / "source", ConvertOptions(Format.V2)
     with patch.object(os, "fsync", lambda _: None):
-        write(source)
+        write_topics(source)
     with Recorded(folder):
         for done in convert_partitions(partitions_to_convert([str(source)]), folder / "out", options):
             expect(done.error is None, f"{done.error}")
@@ -186,7 +186,7 @@ def _content(folder: Path) -> dict[str, bytes]:
 def copies_of_a_log_directory(folder: Path) -> None:
     source = folder / "source"
     with patch.object(os, "fsync", lambda _: None):
-        write(source)
+        write_topics(source)
     with Recorded(folder):
         with copied_logs(discover([str(source)]), folder / "out") as copies:
             expect(len(copies.partitions) > 0, "there are copies")

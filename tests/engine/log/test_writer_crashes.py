@@ -12,37 +12,22 @@ import pytest
 
 from builders import contents
 from engine.log.appended import batch_of_two
-from golden_data import log_case
+from engine.log.builders import TOPICS, TOPICS_RULES, write_topics
 from magicbyte.engine.log.files.directory import discover
-from magicbyte.engine.log.files.index_writer import IndexRules
 from magicbyte.tools.offline.rebuild import put, rebuild
-from magicbyte.tools.offline.writer import LogDirectoryWriter, PartitionWriter
+from magicbyte.tools.offline.writer import PartitionWriter
 
 SEED = 20261121
-RULES = IndexRules.of("3.9.1")
-SOURCES = {"orders": log_case("3.9.1/idempotent-gzip"), "paid": log_case("2.8.2/idempotent-gzip")}
 
 
 class Killed(BaseException):
     """Stands for the end of the process: no code handles it."""
 
 
-def write(out: Path) -> None:
-    """What a command does that writes a log directory, in its first run or a later one."""
-    directory = LogDirectoryWriter(out, RULES)
-    for topic, case in SOURCES.items():
-        if not directory.is_finished(topic, 0):
-            with directory.partition(topic, 0, segment_bytes=6_000) as writer:
-                for log in case.segments().values():
-                    writer.append(log)
-                writer.finish()
-    directory.finish(b"version=0\nbroker.id=1\n")
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     out = tmp_path_factory.mktemp("undisturbed") / "out"
-    write(out)
+    write_topics(out)
     return contents(out)
 
 
@@ -64,7 +49,7 @@ def test_a_writer_that_ends_at_any_of_its_syncs_leaves_nothing_half_made_and_is_
         with monkeypatch.context() as patched:
             patched.setattr(os, "fsync", sync_or_die)
             try:
-                write(out)
+                write_topics(out)
             except Killed:
                 pass
             else:
@@ -73,10 +58,10 @@ def test_a_writer_that_ends_at_any_of_its_syncs_leaves_nothing_half_made_and_is_
             name: content for name, content in contents(out).items() if not name.startswith(".") and ".tmp" not in name
         }
         assert named.items() <= undisturbed.items()
-        for topic in SOURCES:  # all of a partition, or nothing
+        for topic in TOPICS:  # all of a partition, or nothing
             mine = {name for name in undisturbed if name.startswith(topic)}
             assert named.keys() & mine in (set(), mine)
-        write(out)
+        write_topics(out)
         assert contents(out) == undisturbed
         shutil.rmtree(out)
         at += 1
@@ -87,11 +72,11 @@ PROGRAM = """
 import resource, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from engine.log.test_writer_crashes import write
+from engine.log.builders import write_topics
 room = int(sys.argv[3])
 resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
 try:
-    write(Path(sys.argv[2]))
+    write_topics(Path(sys.argv[2]))
 except OSError as error:
     sys.exit(str(error))
 """
@@ -112,20 +97,20 @@ def test_a_write_that_fails_says_how_far_it_came_and_another_run_ends_as_an_undi
         assert " offsets below " in done.stderr
         assert ".part" in done.stderr
         assert not (out / "orders-0").exists()
-        write(out)
+        write_topics(out)
         assert contents(out) == undisturbed
 
 
 def test_rebuilding_in_place_that_ends_at_any_sync_leaves_each_file_old_or_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case, sync, at = SOURCES["orders"], os.fsync, 0
+    case, sync, at = TOPICS["orders"], os.fsync, 0
     right = {name: content for name, content in case.partition_files().items() if "metadata" not in name}
     wrong = {name: b"\1" * 24 if name.endswith(("index", "snapshot")) else content for name, content in right.items()}
 
     def rebuild_all(path: Path) -> None:
         (found,) = discover([str(path)])
-        for segment in rebuild(found, RULES):
+        for segment in rebuild(found, TOPICS_RULES):
             put(path, segment)
 
     whole = tmp_path / "whole" / "orders-0"
