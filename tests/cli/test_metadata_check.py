@@ -10,6 +10,7 @@ import pytest
 
 from cli.command import run
 from kraft_data import FOLDER, KraftNode, nodes
+from magicbyte.engine.log.files.filesystem import LocalFiles
 
 CLEAN, TRIMMED = KraftNode("4.3.1/clean-a", "node"), KraftNode("4.3.1/trimmed-a", "node")
 
@@ -132,3 +133,14 @@ def test_the_text_says_what_to_do(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "error: " in done.stdout
     assert "to do: Kafka renames the folder to -stray" in done.stdout
+
+
+def test_a_directory_in_use_is_in_a_note(tmp_path: Path) -> None:
+    node = CLEAN.unpacked(tmp_path)
+    lock = LocalFiles().lock(str(node / ".lock"))
+    try:
+        done = run("metadata", "check", node)
+    finally:
+        lock.release()
+    assert done.exit_code == 0
+    assert "expected a stopped node, found a running one" in done.stdout

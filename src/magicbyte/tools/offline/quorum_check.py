@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
@@ -28,9 +29,10 @@ from magicbyte.engine.log.files.checkpoints import (
     parse_quorum_state,
 )
 from magicbyte.engine.log.files.directory import PartitionDirectory, parse_file, survey
-from magicbyte.engine.log.files.filesystem import file_system
+from magicbyte.engine.log.files.filesystem import file_system, is_locked
 from magicbyte.engine.log.files.left_out import is_quorums_own, left_out
 from magicbyte.engine.log.files.names import FolderState
+from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.fields import id_text
 from magicbyte.tools.offline.findings import NOTHING, Finding, Severity, of_left_out
@@ -124,7 +126,10 @@ def _owner(path: str) -> tuple[_OwnedDirectory, list[Finding]]:
     for name, value in (("cluster.id", owner.cluster_id), ("node.id", owner.node_id)):
         if value is None and owner.version == 1:
             findings.append(Finding(_ERROR, file, name, "one", "none", f"{NO_START}: add it"))
-    if not files_have(path, CLEAN_SHUTDOWN):
+    if is_locked(Path(path) / LOCK):
+        why = "stop it, or check a copy: what it is writing looks unfinished"
+        findings.append(Finding(_NOTE, inside, LOCK, "a stopped node", "a running one", why))
+    elif not files_have(path, CLEAN_SHUTDOWN):
         why = "Kafka reads segments above the recovery point again, and loses nothing"
         findings.append(Finding(_NOTE, inside, "mark of a clean stop", CLEAN_SHUTDOWN, "none", why))
     return _OwnedDirectory(inside, owner), findings
