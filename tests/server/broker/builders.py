@@ -15,6 +15,13 @@ from magicbyte.engine.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from magicbyte.engine.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from magicbyte.engine.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -72,6 +79,20 @@ def read(data: PartitionData) -> list[Record]:
     table = scan(data.records)
     assert table.damage is None
     return [record for columns in decode(data.records[: table.end]) for record in columns]
+
+
+async def commit(peer: Peer, offset: int) -> int:
+    """Commit an offset of group `g` in partition t-0; return the code."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    request = OffsetCommitRequest(group_id="g", topics=topics)
+    return (await peer.ask(request, 2, OffsetCommitResponse)).topics[0].partitions[0].error_code
+
+
+async def committed(peer: Peer) -> tuple[int, list[int]]:
+    """Return the code and the offsets of group `g`."""
+    answer = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 5, OffsetFetchResponse)
+    return answer.error_code, [each.committed_offset for topic in answer.topics for each in topic.partitions]
 
 
 def short_message(size: int) -> bytes:

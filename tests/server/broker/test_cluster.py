@@ -19,6 +19,7 @@ from magicbyte.access.client.groups import Committed, commit_offsets, committed_
 from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.cluster.changes import BrokerRegistered, BrokerUnregistered
 from magicbyte.engine.codecs import Codec
+from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import (
     ErrorCode,
     MetadataError,
@@ -26,6 +27,7 @@ from magicbyte.engine.errors import (
     NodeExistsError,
     SessionExpiredError,
 )
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.ports import CreateNode, MetadataStore, SessionEvent, SessionListener, SetNode, TopicPartition
 from magicbyte.engine.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from magicbyte.engine.records.columns import Record
@@ -38,8 +40,9 @@ from magicbyte.server.stores.znodes import cluster as cluster_of_membership
 from magicbyte.server.stores.znodes import layout, member_store
 from magicbyte.server.stores.zookeeper_membership import ZooKeeperMembership
 from magicbyte.testing.tree import SimulatedSession
-from server.broker.builders import records
-from server.broker.clusters import Members, cluster, make, replicas, replicated, until, values
+from server.broker.builders import commit, committed, records
+from server.broker.clusters import PATIENCE_S, Members, cluster, make, replicas, replicated, until, values
+from server.broker.serving import Peer
 
 
 async def test_what_is_acknowledged_is_in_every_replica_byte_for_byte(folder: Path) -> None:
@@ -161,6 +164,48 @@ async def test_a_session_that_expires_is_followed_by_another(folder: Path) -> No
             members.tree.expire_session(members.sessions[number])
             await until(lambda: members.isr("t") == {1, 2, 3})
             await send(client, "t", 0, records(1))
+
+
+async def test_a_coordinator_whose_session_has_ended_answers_nothing_until_it_is_ordered_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a controller it does not learn which offsets were committed elsewhere meanwhile."""
+    async with replicated(folder) as (members, client):
+        await send(client, "t", 0, records(1))
+        await commit_offsets(client, "g", {TopicPartition("t", 0): Committed(6)})  # which makes the topic
+        place = partition_for("g", 2)
+        await until(lambda: members.isr(OFFSETS_TOPIC, place) == {1, 2, 3})
+        coordinator = members.leader(OFFSETS_TOPIC, place)
+        peer = await Peer.of(coordinator)
+        await until_answered(peer, ErrorCode.NONE)
+        assert await commit(peer, 7) == ErrorCode.NONE
+
+        session = members.tree.session
+
+        def refused(**_named: object) -> None:
+            raise NetworkError("the tree is away")
+
+        monkeypatch.setattr(members.tree, "session", refused)
+        members.tree.expire_session(members.sessions[coordinator.node_id])
+        await until_answered(peer, ErrorCode.NOT_COORDINATOR)
+        assert members.replica(coordinator, OFFSETS_TOPIC, place).leader is not None  # type: ignore[union-attr]
+        assert await commit(peer, 8) == ErrorCode.NOT_COORDINATOR
+
+        monkeypatch.setattr(members.tree, "session", session)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                again = await Peer.of(members.leader(OFFSETS_TOPIC, place))
+                if (answer := await committed(again))[0] == ErrorCode.NONE:
+                    break
+                again.close()
+                await asyncio.sleep(0.05)
+        assert answer == (ErrorCode.NONE, [7])
+
+
+async def until_answered(peer: Peer, code: ErrorCode) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while (await committed(peer))[0] != code:
+            await asyncio.sleep(0.02)
 
 
 async def test_a_renewal_that_ends_late_does_not_close_the_session_of_the_next_one(

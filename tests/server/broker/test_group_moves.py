@@ -18,17 +18,11 @@ from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from magicbyte.engine.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from magicbyte.engine.replication.leader import Follower
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.coordinating import coordinating
 from magicbyte.server.partitions.appends import Acknowledgement
+from server.broker.builders import commit, committed
 from server.broker.serving import Peer, Running
 
 PARTITIONS = 2
@@ -70,19 +64,6 @@ async def prepared(broker: Broker) -> Peer:
     peer = await Peer.of(broker)
     assert await commit(peer, 7) == ErrorCode.NONE
     return peer
-
-
-async def commit(peer: Peer, offset: int) -> int:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topics = [OffsetCommitRequestTopic(name="t", partitions=[partition])]
-    request = OffsetCommitRequest(group_id="g", topics=topics)
-    return (await peer.ask(request, 2, OffsetCommitResponse)).topics[0].partitions[0].error_code
-
-
-async def committed(peer: Peer) -> tuple[int, list[int]]:
-    """Return the code and the offsets of group `g`."""
-    answer = await peer.ask(OffsetFetchRequest(group_id="g", topics=None), 5, OffsetFetchResponse)
-    return answer.error_code, [each.committed_offset for topic in answer.topics for each in topic.partitions]
 
 
 async def loaded(peer: Peer) -> tuple[int, list[int]]:

@@ -78,7 +78,7 @@ class LogMembership:
     async def wait_for_earlier_session(self) -> None:
         self.calls.append("may serve")
 
-    async def join(self, registration: Callable[[], Registration]) -> None:
+    async def join(self, registration: Callable[[], Registration], _lapsed: Callable[[], None]) -> None:
         self.broker_epoch = await self.cluster_store.register(self._runtime.node_id, registration())
         await self.cluster_store.propose([ControllerChanged(self._runtime.node_id, 1)], self.cluster_store.image)
         self.calls.append("joined")

@@ -290,7 +290,7 @@ class Broker:
         await self.membership.wait_for_earlier_session()
         for listener in config.listeners:
             self.ports[listener.name] = await self._server.listen(listener.host, listener.port, listener)
-        await self.membership.join(self._registration)
+        await self.membership.join(self._registration, self.coordinators.suspend)
         if (address := config.http) is not None:
             from magicbyte.server.broker.pages import PageServices, pages
 

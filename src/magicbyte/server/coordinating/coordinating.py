@@ -185,6 +185,11 @@ class Coordinating(Generic[D]):
         if not self.coordinator.terms.is_stale(partition, leader_epoch):
             self.perform(self.coordinator.resign(partition))
 
+    def suspend(self) -> None:
+        """Stop coordinating all partitions until a controller orders it again: others may coordinate them by now."""
+        for partition in list(self.coordinator.terms):
+            self.perform(self.coordinator.resign(partition))
+
     async def ensure_topic(self) -> ServedTopic:
         """Return the topic, created if needed. Raises as `Topics.create` does."""
         runtime, topics = self._runtime, self._topics

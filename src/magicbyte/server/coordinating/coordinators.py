@@ -47,6 +47,15 @@ class Coordinators:
             made = self._made[topic] = make()
         return made
 
+    def suspend(self) -> None:
+        """Stop coordinating until a controller orders it again: it may have elected others meanwhile.
+
+        An old leader that still answers loses nothing: what it appends is not acknowledged without the in-sync
+        replicas. But an old coordinator would answer with offsets that are committed no more.
+        """
+        for made in self._made.values():
+            made.suspend()
+
     @property
     def groups(self) -> Groups:
         """The group coordinator."""

@@ -222,6 +222,7 @@ class Replicas:
                 codes[order.partition] = self._refusal(order, addresses, error)
                 continue
             if partition is None:
+                self._confirm(order)
                 codes[order.partition] = ErrorCode.STALE_CONTROLLER_EPOCH
                 continue
             codes[order.partition] = ErrorCode.NONE
@@ -238,6 +239,14 @@ class Replicas:
             await self._follow(partition, order, addresses.get(order.state.leader), leaders[order.partition])
         await fetchers.close_idle()
         return codes
+
+    def _confirm(self, order: PartitionOrder) -> None:
+        """Let a coordinator that was suspended continue, if this is the order by which it worked."""
+        held = self.partitions.get(order.partition)
+        if held is None or held.leader is None or order.state.leader_epoch != held.leader_epoch:
+            return
+        if (coordinator := self._coordinator_of(held.topic)) is not None:
+            coordinator.elected(held.index, held.leader_epoch)
 
     def _refusal(
         self, order: PartitionOrder, addresses: Mapping[int, tuple[str, int]], error: MagicbyteError

@@ -142,11 +142,12 @@ class Membership(Protocol):
     async def wait_for_earlier_session(self) -> None:
         """Wait until this broker may serve: its registration before a crash has ended. Raises NodeExistsError."""
 
-    async def join(self, registration: Callable[[], Registration]) -> None:
+    async def join(self, registration: Callable[[], Registration], lapsed: Callable[[], None]) -> None:
         """Register the broker, which listens already; return when the controller is known.
 
-        `registration` returns its endpoints and its rack. Raises NodeExistsError for an id in use, InvalidConfigError
-        if other brokers have other features.
+        `registration` returns its endpoints and its rack. `lapsed` is called when the registration has ended without
+        the broker's doing: a controller may have given its roles to others meanwhile. Raises NodeExistsError for an id
+        in use, InvalidConfigError if other brokers have other features.
         """
 
     async def leave(self, view: ClusterView) -> None:

@@ -124,8 +124,8 @@ class OwnCluster:
     async def wait_for_earlier_session(self) -> None:
         """Do nothing: another process with this log directory has kept the broker from starting."""
 
-    async def join(self, registration: Callable[[], Registration]) -> None:
-        """Register the broker, and make it the controller."""
+    async def join(self, registration: Callable[[], Registration], _lapsed: Callable[[], None]) -> None:
+        """Register the broker, and make it the controller. No other broker can take its roles."""
         self.broker_epoch = await self.cluster_store.register(self._runtime.node_id, registration())
         await self.cluster_store.take_control(self._runtime.node_id)
 

@@ -86,6 +86,7 @@ class ZooKeeperMembership:
         self._is_leaving = False
         self._renewal: asyncio.Task[None] | None = None
         self._sessions = 0  # number of sessions begun
+        self._lapsed: Callable[[], None]
 
     # ---- sessions
 
@@ -154,6 +155,8 @@ class ZooKeeperMembership:
         log.info("session of the metadata tree: %s", event.value)
         if self._registration is not None:
             self.controller.session_event(event)
+            if event is SessionEvent.EXPIRED:
+                self._lapsed()
             if event is SessionEvent.EXPIRED and not self._is_leaving:
                 if self._renewal is not None:
                     self._renewal.cancel()  # it was renewing into the session that has expired now
@@ -206,12 +209,12 @@ class ZooKeeperMembership:
         """Wait until this broker's registration before a crash has expired. Raises NodeExistsError if it stays."""
         await self.cluster_store.wait_for_earlier_session(self._runtime.node_id)
 
-    async def join(self, registration: Callable[[], Registration]) -> None:
+    async def join(self, registration: Callable[[], Registration], lapsed: Callable[[], None]) -> None:
         """Register the broker, and stand for election: see `Membership.join`.
 
         An expired session is renewed meanwhile.
         """
-        self._registration = registration
+        self._registration, self._lapsed = registration, lapsed
         try:
             await self._register()
         except SessionExpiredError as error:
