@@ -136,7 +136,7 @@ def a_commit_that_is_answered_before_it_is_stored(patch: Patch) -> None:
     patch.setattr(Coordinator, "end", end)
 
 
-@planted(59)
+@planted(15)
 def markers_that_are_sent_before_the_decision_is_stored(patch: Patch) -> None:
     real = Coordinator.end
 
@@ -257,7 +257,7 @@ def offsets_that_do_not_count_though_their_transaction_was_committed(patch: Patc
     patch.setattr(offsets, "ended", ended)
 
 
-@planted(42)
+@planted(0)
 def pending_offsets_that_a_new_coordinator_forgets(patch: Patch) -> None:
     real = group_loading.Loading.finish
 
