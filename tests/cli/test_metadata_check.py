@@ -127,7 +127,9 @@ def test_a_formatted_directory_is_sound_and_an_empty_one_is_none(tmp_path: Path)
 
 def test_the_text_says_what_to_do(tmp_path: Path) -> None:
     node = CLEAN.unpacked(tmp_path)
-    assert run("metadata", "check", node).stdout.endswith(": the node starts without loss\n")
+    assert run("metadata", "check", node).stdout.endswith(
+        ": nothing here keeps the node from starting or hides a folder; `magicbyte verify` checks the logs\n"
+    )
     remove(node / "alpha-one-0" / "partition.metadata")
     done = run("metadata", "check", node)
     assert done.exit_code == 1

@@ -186,7 +186,8 @@ def check(paths: tuple[str, ...], form: str) -> None:
     """Say what Kafka would do with the log directories of a stopped KRaft node at its next start, or of a copy of them:
     whether it starts, and which folders it would rename to -stray or make empty.
 
-    Give all log directories of one node. Nothing is changed. Status 1 unless the node starts without loss.
+    Give all log directories of one node. Nothing is changed, and logs of topics are not read. Status 1 if something
+    keeps the node from starting, or hides a folder.
     """
     from magicbyte.cli.verify import finding_lines
     from magicbyte.tools.offline.quorum_check import check_node
@@ -197,7 +198,8 @@ def check(paths: tuple[str, ...], form: str) -> None:
     else:
         for finding in checked.findings:
             say(*finding_lines(finding))
-        verdict = "the node starts without loss" if checked.is_sound else "see above"
+        sound = "nothing here keeps the node from starting or hides a folder; `magicbyte verify` checks the logs"
+        verdict = sound if checked.is_sound else "see above"
         say(f"{many(len(checked.findings), 'finding')}: {verdict}")
     if not checked.is_sound:
         sys.exit(1)

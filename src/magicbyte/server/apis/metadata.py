@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 # Without an authorizer all operations are allowed; the bits are numbers of ACL operations.
 _FIRST_OF_ALL_BY_NULL: Final = 1
+_MOST_NAMES: Final = 100  # of topics in a request whose answer is kept for others
 CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
 TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -46,18 +47,19 @@ TOPIC_OPERATIONS: Final = sum(1 << each for each in (3, 4, 5, 6, 7, 8, 10, 11))
 
 async def metadata(broker: BrokerParts, request: Request[MetadataRequest]) -> Message:
     """Return the brokers' addresses on the client's listener, and the topics."""
-    if not broker.shares_answers:
+    asked = request.message.topics
+    if not broker.shares_answers or len(asked or ()) > _MOST_NAMES:
         return await _described(broker, request)
     view, answers, image = broker.cluster_view, broker.shared_answers, broker.cluster_store.image
     key = _kind(request)
     found = answers.find(image, key)
-    if found is not None and all(view.partitions(name) is seen for name, seen in found.seen):
+    unopened = view.unopened()
+    if found is not None and found.seen == unopened:
         return found
     response = await _described(broker, request)
     if not response.brokers or any(each.error_code for each in response.topics):
         return response
-    seen = [(name, view.partitions(name)) for each in response.topics if (name := each.name) is not None]
-    answer = SharedAnswer(response, request.version, seen)
+    answer = SharedAnswer(response, request.version, unopened, is_long=request.turns.is_long)
     answers.put(image, key, answer, sum(len(each.partitions) + 1 for each in response.topics))
     return answer
 

@@ -36,7 +36,7 @@ answer, leaves a set that its producer sends again: an idempotent one gets the o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -285,27 +285,16 @@ class Appends:
             return error
         if rules is None:
             return partial(_write_unchanged, new, now, ALL_ROOM if has_room else KEPT_ROOM)
-        if new.request_version is None:
-            own = partial(
-                prepare_own,
-                new.records,
-                rules,
-                next_offset=partition.log.log_end_offset,
-                now_ms=now.date_ms,
-                leader_epoch=partition.leader_epoch,
-                has_room=has_room,
-            )
-            return partial(write, partition.log, own, now)
+        how: Callable[..., RecordSet] = prepare_own
+        if new.request_version is not None:
+            how = partial(prepare, request_version=new.request_version, dialect=new.dialect, is_ours=new.is_ours)
         prepared = partial(
-            prepare,
+            how,
             new.records,
             rules,
             next_offset=partition.log.log_end_offset,
             now_ms=now.date_ms,
             leader_epoch=partition.leader_epoch,
-            request_version=new.request_version,
-            dialect=new.dialect,
-            is_ours=new.is_ours,
             has_room=has_room,
         )
         return partial(write, partition.log, prepared, now, new.guard)

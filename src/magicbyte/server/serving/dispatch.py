@@ -132,10 +132,8 @@ class Dispatcher:
             return await self._answer_long(bound, request, response, header.correlation_id, started, pause)
         answer: Answer | None = None
         if response is not None:
-            frame_out = write_response(response, version, correlation_id=header.correlation_id)
-            answer = frame_out.pieces()  # type: ignore[assignment]  # those elsewhere come from handlers, and can be sent
-            if bound.codes is not None:
-                bound.codes(response, self._runtime.metrics.apis[api.key].codes)
+            codes = self._runtime.metrics.apis[api.key].codes
+            answer = _written(bound, response, version, header.correlation_id, codes)
         self._count(bound, version, started)
         return answer if pause is None else pause.around(answer)
 
@@ -178,7 +176,7 @@ class Dispatcher:
     ) -> Answer:
         """Send an answer that others get, too. No quota is in force, so it has no throttle time."""
         if not shared.is_encoded:
-            if request.turns.is_long or request.is_large:
+            if shared.is_long:
                 await self._runtime.messages.run(shared.make, bound.codes)
             else:
                 shared.make(bound.codes)
@@ -197,11 +195,13 @@ class Dispatcher:
         pause: MuteConnection | DelayResponse | None,
     ) -> Answer | None:
         """Encode a response that may be long in a thread, one such response of this broker at a time."""
-        runtime, answer = self._runtime, None
+        runtime = self._runtime
+        answer: Answer | None = None
         if response is not None:
-            writing = partial(_written, bound, response, request.version, correlation_id)
+            codes = list[int]()  # the thread leaves the broker's own list alone
+            writing = partial(_written, bound, response, request.version, correlation_id, codes)
             del response
-            answer, codes = await runtime.messages.run(writing)
+            answer = await runtime.messages.run(writing)
             runtime.metrics.apis[bound.api.key].codes.extend(codes)
         self._count(bound, request.version, started)
         runtime.trimming.ask()
@@ -267,10 +267,10 @@ class Dispatcher:
         return write_response(unsupported_versions(offer), 0, correlation_id=correlation_id).buffers()
 
 
-def _written(bound: _BoundRoute, response: Message, version: int, correlation_id: int) -> tuple[Answer, list[int]]:
-    """Return the encoded response, and its error codes."""
-    codes: list[int] = []
-    answer: Answer = write_response(response, version, correlation_id=correlation_id).pieces()  # type: ignore[assignment]
+def _written(bound: _BoundRoute, response: Message, version: int, correlation_id: int, codes: list[int]) -> Answer:
+    """Return the encoded response, and add its error codes to `codes`."""
+    pieces: Any = write_response(response, version, correlation_id=correlation_id).pieces()
     if bound.codes is not None:
         bound.codes(response, codes)
-    return answer, codes
+    answer: Answer = pieces  # those elsewhere come from handlers, and can be sent
+    return answer

@@ -27,14 +27,14 @@ _AT: Final = 4  # after the size of the frame
 class SharedAnswer(Message):
     """An answer to all requests of one kind and version, in place of its message.
 
-    `seen`: what it was made of besides the image, each with its name.
+    `seen`: what it was made of besides the image. `is_long`: it is encoded in a thread.
     """
 
-    __slots__ = ("_frame", "_message", "_version", "codes", "seen")
+    __slots__ = ("_frame", "_message", "_version", "codes", "is_long", "seen")
 
-    def __init__(self, message: Message, version: int, seen: Sequence[tuple[str, object]] = ()) -> None:
+    def __init__(self, message: Message, version: int, seen: Sequence[object] = (), *, is_long: bool = False) -> None:
         self._message: Message | None = message
-        self._version, self.seen = version, seen
+        self._version, self.seen, self.is_long = version, seen, is_long
         self._frame: bytes | None = None
         self.codes: Sequence[int] = ()
 
@@ -44,14 +44,14 @@ class SharedAnswer(Message):
         return self._frame is not None
 
     def make(self, collect: Collect | None) -> None:
-        """Make its bytes, and `collect` its error codes. It may be called in any thread, by one at a time."""
+        """Make its bytes, and `collect` its error codes: on the loop, or if it is long in the thread for messages."""
         message, codes = self._message, list[int]()
         if message is None:  # another request was faster
             return
         if collect is not None:
             collect(message, codes)
-        self._frame, self.codes = bytes(write_response(message, self._version, correlation_id=0)), codes
-        self._message = None
+        self.codes = codes  # before the bytes, with which they are counted
+        self._frame, self._message = bytes(write_response(message, self._version, correlation_id=0)), None
 
     def frame(self, correlation_id: int) -> bytearray:
         """Return the frame of the response to one request."""

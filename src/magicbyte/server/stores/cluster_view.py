@@ -167,6 +167,10 @@ class ClusterView:
             views = self._views[topic] = _TopicViews(of_topic, live, unopened, made)
         return views.partitions
 
+    def unopened(self) -> Sequence[TopicPartition]:
+        """Return what `partitions` depends on besides the image: the logs that cannot be opened here."""
+        return self._control.all_unopened()
+
     def in_sync(self, topic: str, partition: int) -> int:
         """Return the number of in-sync replicas of a partition."""
         partitions = self.partitions(topic)

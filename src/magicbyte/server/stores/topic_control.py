@@ -57,6 +57,9 @@ class TopicControl(Protocol):
     def unopened(self, topic: str) -> Collection[int]:
         """Return the partitions of a topic that have no leader because their logs cannot be opened here."""
 
+    def all_unopened(self) -> Sequence[TopicPartition]:
+        """Return those of all topics."""
+
     def views(
         self, topic: TopicImage, live: Mapping[int, RegisteredBroker], unopened: Collection[int]
     ) -> Sequence[PartitionView]:
@@ -90,6 +93,10 @@ class AnnouncedTopics:
 
     def unopened(self, _topic: str) -> Collection[int]:
         """Return none: the controller elects other leaders for logs that cannot be opened."""
+        return ()
+
+    def all_unopened(self) -> Sequence[TopicPartition]:
+        """Return none."""
         return ()
 
     def views(
@@ -152,6 +159,10 @@ class OwnTopics:
     def unopened(self, topic: str) -> Collection[int]:
         """Return the partitions whose log, or anything with its name, cannot be opened."""
         return {key.partition for key in self._logs.offline if key.topic == topic}
+
+    def all_unopened(self) -> Sequence[TopicPartition]:
+        """Return them."""
+        return tuple(self._logs.offline)
 
     def views(
         self, topic: TopicImage, _live: Mapping[int, RegisteredBroker], unopened: Collection[int]

@@ -65,7 +65,7 @@ class NodeCheck(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether a node starts on them without loss."""
+        """Whether nothing was found that keeps a node from starting or hides a folder. Logs are not read."""
         return all(each.severity is _NOTE for each in self.findings)
 
     def to_json(self) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.cluster import topics
@@ -19,7 +20,6 @@ from magicbyte.engine.errors import MetadataError, NetworkError
 from magicbyte.engine.printable import logger
 from magicbyte.server.settings.offer import TRANSACTION_VERSION
 from magicbyte.server.stores.orders import changes_of, changes_of_partitions
-from magicbyte.server.stores.znodes.cluster import PATIENCE_MS
 from magicbyte.server.stores.znodes.features import finalize
 from magicbyte.server.stores.znodes.reading import Parts, reread
 from magicbyte.server.stores.znodes.store import FollowedPart, TreeStore
@@ -27,12 +27,8 @@ from magicbyte.server.stores.znodes.store import FollowedPart, TreeStore
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.brokers import Registration
     from magicbyte.engine.cluster.image import ClusterImage, PartitionImage
-    from magicbyte.engine.ports import MetadataStore, TopicPartition
-    from magicbyte.server.metadata.on_loop import LoopStore
-    from magicbyte.server.serving.threads import Threads
+    from magicbyte.engine.ports import TopicPartition
     from magicbyte.server.stores.orders import MetadataUpdate
-    from magicbyte.server.stores.znodes.store import Spawn
-    from magicbyte.server.stores.znodes.writing import WritingTerms
 
 log = logger(__name__)
 
@@ -47,19 +43,14 @@ class MemberStore(TreeStore):
     of its latest UpdateMetadata.
     """
 
-    def __init__(
-        self,
-        metadata: MetadataStore,
-        watching: Callable[[], LoopStore],
-        reading: Threads,
-        writing: Threads,
-        spawn: Spawn,
-        terms: Callable[[], WritingTerms],
-        patience_ms: int = PATIENCE_MS,
-    ) -> None:
-        super().__init__(metadata, watching, reading, writing, spawn, terms, patience_ms)
-        self._topics = FollowedPart("topics", self._read_unread, spawn)
-        self._unread: dict[TopicPartition, PartitionImage] = {}  # announced partitions of topics that are not read yet
+    @cached_property
+    def _topics(self) -> FollowedPart:
+        return FollowedPart("topics", self._read_unread, self._spawn)
+
+    @cached_property
+    def _unread(self) -> dict[TopicPartition, PartitionImage]:
+        """Announced partitions of topics that are not read yet."""
+        return {}
 
     def _read_all(self, image: ClusterImage) -> ClusterImage:
         return self._read_shared(image)

@@ -150,7 +150,7 @@ class TreeStore:
         patience_ms: int = cluster.PATIENCE_MS,
     ) -> None:
         self._metadata, self._watching, self._reading, self._writing = metadata, watching, reading, writing
-        self._terms, self._patience_ms = terms, patience_ms
+        self._terms, self._patience_ms, self._spawn = terms, patience_ms, spawn
         self._turn = asyncio.Lock()
         self._subscribers: list[Subscriber] = []
         self._image = ClusterImage()
