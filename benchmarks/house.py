@@ -260,8 +260,9 @@ WORKERS: dict[str, Callable[[], float]] = {
 
 
 def environment(tree: Path) -> dict[str, str]:
-    """Return the environment of a process that is of a tree."""
-    return {**os.environ, "PYTHONPATH": str(tree / "src")}
+    """Return the environment of a process that is of a tree, and that keeps its bytecode as an installed one does."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPATH": str(tree / "src")}
 
 
 def used(command: list[str], tree: Path) -> float:

@@ -121,8 +121,12 @@ def read_count(data: memoryview, at: int, flexible: bool, minimum: int, field: s
     """
     if flexible and (count := data[at]) < ONE_BYTE:
         count, end = count - 1, at + 1
-    else:
+    elif flexible:
         count, end = read_length(data, at, flexible, field)
+    else:
+        end, (count,) = at + 4, _INT32.unpack_from(data, at)
+        if count < -1:
+            raise ProtocolError(field, expected="a length", found=count, position=at)
     if count * minimum > len(data) - end or (minimum == 0 and count > max(len(data) - end, EMPTY_STRUCTS)):
         most = (len(data) - end) // minimum if minimum else max(len(data) - end, EMPTY_STRUCTS)
         raise ProtocolError(field, expected=f"at most {most} elements", found=count, position=at)
@@ -456,10 +460,14 @@ def write_structs(
     version: int,
 ) -> None:
     """Append an array of structs, or null."""
-    if values is None:
-        write_length(out.buffer, -1, flexible)
+    length = -1 if values is None else len(values)
+    if not flexible:
+        out.buffer += _INT32.pack(length)
+    elif length < ONE_BYTE - 1:
+        out.buffer.append(length + 1)
     else:
-        write_length(out.buffer, len(values), flexible)
+        write_uvarint(out.buffer, length + 1)
+    if values is not None:
         write_each(values, out, version)
 
 

@@ -36,14 +36,18 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 _PLACE = struct.Struct(">qii")  # base offset, batch length, leader epoch
 _CRC_COVERS = ATTRIBUTES.start  # the CRC covers all bytes from here on
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+_APPEND_TIME = TimestampType.LOG_APPEND_TIME
 _KEPT_BITS = CODEC_MASK | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 
 
 class RecordBatch:
     """A view of one batch; nothing is copied.
 
-    `batch_length` counts the bytes after it, `size` all. Timestamps are in ms. The records' timestamp deltas count from
-    `base_timestamp`: the first record's timestamp, or the delete horizon if the batch has one.
+    `batch_length` counts the bytes after it, `size` all. `last_offset` is that of the last record written, which a
+    compaction may have removed. `is_control`: Kafka writes it for its own use, and never delivers it to applications
+    (control.py). `is_transactional`: the records, or the marker, belong to a transaction. Timestamps are in ms. The
+    records' timestamp deltas count from `base_timestamp`: the first record's timestamp, or the delete horizon if the
+    batch has one.
     """
 
     __slots__ = (
@@ -54,6 +58,9 @@ class RecordBatch:
         "batch_length",
         "buffer",
         "crc",
+        "is_control",
+        "is_transactional",
+        "last_offset",
         "last_offset_delta",
         "magic",
         "max_timestamp",
@@ -61,6 +68,7 @@ class RecordBatch:
         "producer_epoch",
         "producer_id",
         "record_count",
+        "size",
     )
 
     buffer: memoryview
@@ -77,6 +85,10 @@ class RecordBatch:
     producer_epoch: int
     base_sequence: int
     record_count: int
+    size: int
+    last_offset: int
+    is_control: bool
+    is_transactional: bool
 
     is_wrapper: ClassVar[bool] = False
 
@@ -98,6 +110,10 @@ class RecordBatch:
             self.base_sequence,
             self.record_count,
         ) = HEADER.unpack_from(buffer)
+        self.size = LOG_OVERHEAD + self.batch_length
+        self.last_offset = self.base_offset + self.last_offset_delta
+        self.is_control = self.attributes & CONTROL_BIT != 0
+        self.is_transactional = self.attributes & TRANSACTIONAL_BIT != 0
 
     @classmethod
     def parse(cls, buffer: memoryview) -> "RecordBatch | None":
@@ -131,11 +147,6 @@ class RecordBatch:
             )
 
     @property
-    def size(self) -> int:
-        """Bytes of the whole batch."""
-        return LOG_OVERHEAD + self.batch_length
-
-    @property
     def codec(self) -> Codec:
         """The compression of the records section. Raises CorruptRecordError for an undefined codec number."""
         return codec_of(self.attributes)
@@ -146,18 +157,6 @@ class RecordBatch:
         return timestamp_type_of(self.attributes)
 
     @property
-    def is_transactional(self) -> bool:
-        """Whether the records, or this marker, belong to a transaction."""
-        return self.attributes & TRANSACTIONAL_BIT != 0
-
-    @property
-    def is_control(self) -> bool:
-        """Whether this is a control batch, which Kafka writes for its own use and never delivers to applications
-        (control.py).
-        """
-        return self.attributes & CONTROL_BIT != 0
-
-    @property
     def delete_horizon_ms(self) -> int | None:
         """The time from which compaction may remove the batch's tombstones or marker; None until a compaction has set
         it.
@@ -165,14 +164,9 @@ class RecordBatch:
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
-    def last_offset(self) -> int:
-        """Offset of the last record written. Compaction may have removed that record."""
-        return self.base_offset + self.last_offset_delta
-
-    @property
     def next_offset(self) -> int:
         """The offset after `last_offset`, where the next entry begins unless compaction left a gap."""
-        return self.base_offset + self.last_offset_delta + 1
+        return self.last_offset + 1
 
     @property
     def last_sequence(self) -> int:
@@ -189,7 +183,7 @@ class RecordBatch:
     def set_base_offset(self, base_offset: int) -> None:
         """Write the base offset in place; no checksum covers it. The buffer must be writable."""
         OFFSET.write(self.buffer, base_offset)
-        self.base_offset = base_offset
+        self.base_offset, self.last_offset = base_offset, base_offset + self.last_offset_delta
 
     def set_partition_leader_epoch(self, epoch: int) -> None:
         """Write the leader epoch in place; no checksum covers it. The buffer must be writable."""
@@ -199,7 +193,8 @@ class RecordBatch:
     def place(self, base_offset: int, epoch: int) -> None:
         """Do what `set_base_offset` and `set_partition_leader_epoch` do, in one write."""
         _PLACE.pack_into(self.buffer, 0, base_offset, self.batch_length, epoch)
-        self.base_offset, self.partition_leader_epoch = base_offset, epoch
+        self.base_offset, self.last_offset = base_offset, base_offset + self.last_offset_delta
+        self.partition_leader_epoch = epoch
 
     def set_max_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> None:
         """Write the timestamp type and max timestamp (ms) in place and update the CRC, unless both are set already.
@@ -223,12 +218,13 @@ class RecordBatch:
         Has the effect of `set_base_offset`, `set_partition_leader_epoch` and `set_max_timestamp` without writing to the
         buffer. Afterwards the view describes the batch made of the returned bytes and `records_section`.
         """
-        type_bit = timestamp_type_bit(timestamp_type)
+        type_bit = LOG_APPEND_TIME_BIT if timestamp_type is _APPEND_TIME else 0
         changes = self.attributes & LOG_APPEND_TIME_BIT != type_bit or self.max_timestamp != max_timestamp
         if changes:
             self.attributes = self.attributes & _KEPT_BITS | type_bit
             self.max_timestamp = max_timestamp
-        self.base_offset, self.partition_leader_epoch = base_offset, leader_epoch
+        self.base_offset, self.last_offset = base_offset, base_offset + self.last_offset_delta
+        self.partition_leader_epoch = leader_epoch
         head = bytearray(RECORD_BATCH_OVERHEAD)
         HEADER.pack_into(
             head,

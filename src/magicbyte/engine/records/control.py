@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from magicbyte.engine.codecs import Codec
@@ -137,9 +138,9 @@ def marker_of(batch: RecordBatch) -> ControlRecord | None:
     """Return the first control record of a batch, a transaction marker; None for an empty batch."""
     if not batch.is_control:
         return None
-    if len(batch.buffer) == MARKER_BYTES and batch.record_count == 1 and batch.codec is Codec.NONE:
-        body = bytes(batch.records_section)
-        kind = _USUAL.get(_without_epoch(body))
+    if len(batch.buffer) == MARKER_BYTES and batch.record_count == 1 and not batch.attributes & CODEC_MASK:
+        body = bytes(batch.buffer[RECORD_BATCH_OVERHEAD:])
+        kind = _USUAL.get(body[: _EPOCH.start] + body[_EPOCH.stop :])
         if kind is not None:  # as nearly all are: comparing bytes costs a tenth of parsing
             (epoch,) = _EPOCH_TYPE.unpack(body[_EPOCH])
             return ControlRecord(
@@ -153,11 +154,6 @@ def marker_of(batch: RecordBatch) -> ControlRecord | None:
             )
     records = control_records(batch)
     return records[0] if records else None
-
-
-def _without_epoch(body: bytes) -> bytes:
-    """Return a marker's record without the coordinator's epoch."""
-    return body[: _EPOCH.start] + body[_EPOCH.stop :]
 
 
 def marker_types(table: BatchTable, rows: Any) -> list[ControlType | None]:
@@ -252,9 +248,15 @@ def build_marker(
     )
 
 
+@lru_cache(16)
 def _marker_body(control_type: ControlType, coordinator_epoch: int) -> bytes:
     """Return the record of a marker, with its length in front."""
     return single_record(_KEY.pack(0, control_type), _MARKER_VALUE.pack(0, coordinator_epoch))
 
 
-_USUAL = {_without_epoch(_marker_body(kind, 0)): kind for kind in (ControlType.ABORT, ControlType.COMMIT)}
+_USUAL = {
+    body[: _EPOCH.start] + body[_EPOCH.stop :]: kind
+    for kind in (ControlType.ABORT, ControlType.COMMIT)
+    for body in [_marker_body(kind, 0)]
+}
+"""The records of markers without the coordinator's epoch."""

@@ -115,7 +115,8 @@ class LeaderPartition:
 
         Of two appends the later one is reported first if only the earlier one waits for a sync.
         """
-        self.log_end_offset = max(self.log_end_offset, log_end_offset)
+        if log_end_offset > self.log_end_offset:
+            self.log_end_offset = log_end_offset
         return self._advance(now_ms)
 
     def fetched(self, follower_id: int, fetch_offset: int, log_start_offset: int, now_ms: int) -> bool:
@@ -155,8 +156,6 @@ class LeaderPartition:
         Those are the in-sync replicas, also ones that are being removed or added, and followers that are caught up but
         not yet in sync: otherwise the high watermark could run ahead of a follower that is about to join.
         """
-        if not self.followers:
-            return self._advance_to(self.log_end_offset)
         isr = set(self.state.isr)
         # While a change of the ISR is being written, both sets count. If the new member is already in the state node,
         # it can be elected and must have everything acknowledged; if the change fails, the old set still holds. The
@@ -165,17 +164,13 @@ class LeaderPartition:
         # one counts.
         if self._pending is not None:
             isr.update(self._pending.state.isr)
-        ends = [
-            follower.log_end_offset
-            for broker_id, follower in self.followers.items()
-            if broker_id in isr or now_ms - follower.caught_up_ms <= self.max_lag_ms
-        ]
-        return self._advance_to(min([self.log_end_offset, *ends]))
-
-    def _advance_to(self, offset: int) -> bool:
-        if offset <= self.high_watermark or self.is_deposed:
+        end = self.log_end_offset
+        for broker_id, follower in self.followers.items():
+            if broker_id in isr or now_ms - follower.caught_up_ms <= self.max_lag_ms:
+                end = min(end, follower.log_end_offset)
+        if end <= self.high_watermark or self.is_deposed:
             return False
-        self.high_watermark = offset
+        self.high_watermark = end
         return True
 
     # ---- the in-sync replicas

@@ -109,7 +109,9 @@ async def _append(
     partitions: list[ServedPartition | None] = [None] * len(parts)
     outcomes: list[Appended | Exception | None] = [None] * len(parts)
     sets: dict[int, NewSet] = {}
-    async for at, (topic, part) in request.turns.over(enumerate(parts), _STEPS):
+    for at, (topic, part) in enumerate(parts):
+        if request.turns.is_due(_STEPS):
+            await request.turns.give()
         try:
             partitions[at] = partition = await _partition(broker, request, topic, part.index)
             sets[at] = _new_set(broker, request, partition, part)
@@ -205,7 +207,8 @@ async def _partition(broker: BrokerParts, request: Request[ProduceRequest], topi
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
     partition = await broker.replicas.opened(topic, index)
-    partition.led()
+    if partition.leader is None:
+        partition.led()  # which raises
     broker.runtime.metrics.of(topic).produce_requests += 1
     if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")

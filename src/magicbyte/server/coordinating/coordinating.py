@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 READ_BYTES: Final = 4 << 20  # of a partition's log per read, when it is loaded
+_NEVER: Final = 1 << 63
 _LOAD_AGAIN_S: Final = 1.0  # before a log is read again that lacked descriptors
 
 C = TypeVar("C")
@@ -109,7 +110,7 @@ class Coordinating(Generic[D]):
         self._replicas, self._led_at_once = services.replicas, services.led_at_once
         self.kind, self.coordinator, self._performs = kind, coordinator, performs or {}
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms: int | None = None
+        self._timer_ms = 0
         self.log = CoordinatorLog(
             (kind.topic, kind.content),
             (services.runtime, services.topics, services.replicas, services.appends),
@@ -274,24 +275,26 @@ class Coordinating(Generic[D]):
         self.set_timer()
 
     def set_timer(self) -> None:
-        """Set the timer for the coordinator's next deadline."""
+        """Set the timer for the coordinator's next deadline, unless it is set for that time or an earlier one.
+
+        A timer that is too early sets itself again: most deadlines are cancelled, and setting it costs more than that.
+        """
         next_ms = self.coordinator.next_ms()
-        if next_ms == self._timer_ms or self.coordinator.closed:
+        if next_ms is None or (self._timer is not None and self._timer_ms <= next_ms) or self.coordinator.closed:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._timer, self._timer_ms = None, next_ms
-        if next_ms is not None:
-            delay_ms = max(next_ms - self._runtime.clock.monotonic_ms(), 0)
-            self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
+        self._timer_ms = next_ms
+        delay_ms = max(next_ms - self._runtime.clock.monotonic_ms(), 0)
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._due)
 
     def clock_turned(self) -> None:
         """Reset the timer: the event loop has another clock than the one that a test has advanced."""
-        self._timer_ms = None
+        self._timer_ms = _NEVER
         self.set_timer()
 
     def _due(self) -> None:
-        self._timer = self._timer_ms = None
+        self._timer = None
         self.perform(self.coordinator.due(Moment.of(self._runtime.clock)))
 
     def close(self) -> None:

@@ -123,12 +123,12 @@ class CoordinatorLog:
         waiting = self._unacknowledged.get(partition)
         if waiting is not None:
             waiting.extend(appended)
-        elif any(_is_pending(each.appended) for each in appended):
+        elif None in (codes := [_code_of(each.appended) for each in appended]):
             self._unacknowledged[partition] = deque(appended)
             self._runtime.spawn(self._acknowledge_all(partition))
         else:
-            for each in appended:
-                self._stored(each.store, _code_of(each.appended))
+            for each, code in zip(appended, codes, strict=True):
+                self._stored(each.store, code or ErrorCode.NONE)
 
     async def _acknowledge_all(self, partition: int) -> None:
         """Wait for the replication of appends, and continue after each in order."""
@@ -213,7 +213,7 @@ def _encoded_all(stores: Sequence[Store[Any]], target: Format, codec: Codec, now
 def set_of(store: Store[Any], target: Format, codec: Codec, now_ms: int) -> memoryview:
     """Return the records of one effect as the set that a Kafka broker would append, in memory of its own."""
     if store.marker is not None:
-        return marker_set(store.marker, now_ms)
+        return memoryview(bytearray(marker_batch(store.marker, now_ms)))
     rows = [
         Record(offset, now_ms, TimestampType.CREATE_TIME, key, encoded(value))
         for offset, (key, value) in enumerate(store.records)
@@ -221,9 +221,9 @@ def set_of(store: Store[Any], target: Format, codec: Codec, now_ms: int) -> memo
     return memoryview(bytearray(encode_records(rows, target, codec, header=store.header)))
 
 
-def marker_set(marker: Marker, now_ms: int) -> memoryview:
-    """Return a marker as a set for a leader's append."""
-    batch = build_marker(
+def marker_batch(marker: Marker, now_ms: int) -> bytes:
+    """Return the batch of a marker, for a leader's append."""
+    return build_marker(
         ControlType.COMMIT if marker.commits else ControlType.ABORT,
         base_offset=0,
         timestamp=now_ms,
@@ -231,16 +231,8 @@ def marker_set(marker: Marker, now_ms: int) -> memoryview:
         producer_epoch=marker.producer.epoch,
         coordinator_epoch=marker.coordinator_epoch,
     )
-    return memoryview(bytearray(batch))
 
 
-def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode:
-    """Return the result of an append."""
-    code = appended.code() if isinstance(appended, Acknowledgement) else appended
-    assert code is not None, "it is no longer awaited"
-    return code
-
-
-def _is_pending(appended: Acknowledgement | ErrorCode) -> bool:
-    """Return whether replication must be awaited."""
-    return isinstance(appended, Acknowledgement) and appended.code() is None
+def _code_of(appended: Acknowledgement | ErrorCode) -> ErrorCode | None:
+    """Return the result of an append; None while its replication must be awaited."""
+    return appended.code() if isinstance(appended, Acknowledgement) else appended

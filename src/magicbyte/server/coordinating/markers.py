@@ -37,7 +37,7 @@ from magicbyte.engine.protocol.messages.write_txn_markers import (
 )
 from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.coordinating.coordinating import has_partition
-from magicbyte.server.coordinating.coordinator_log import marker_set
+from magicbyte.server.coordinating.coordinator_log import marker_batch
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.serving.turns import Turns
 from magicbyte.server.stores.outgoing import ItemsInOrder, Outgoing
@@ -94,8 +94,11 @@ async def _write_together(
     writer: MarkerWriter, wanted: Sequence[tuple[TopicPartition, Marker]], turns: Turns
 ) -> list[ErrorCode]:
     codes = [ErrorCode.NONE] * len(wanted)
+    encoded, last, now_ms = b"", None, writer.clock.now_ms()
     sets, of_groups = dict[int, tuple[NewSet, int]](), dict[int, asyncio.Future[ErrorCode]]()
-    async for at, (partition_name, marker) in turns.over(enumerate(wanted), _STEPS):
+    for at, (partition_name, marker) in enumerate(wanted):
+        if turns.is_due(_STEPS):
+            await turns.give()
         try:
             partition = await writer.replicas.opened(*partition_name)
             if partition_name.topic == OFFSETS_TOPIC:
@@ -103,7 +106,9 @@ async def _write_together(
                 continue
             config = writer.topics.known(partition_name.topic).config
             least = partition.least_in_sync(config.min_insync_replicas)
-            data = marker_set(marker, writer.clock.now_ms())
+            if marker is not last:  # usually all are of one transaction
+                encoded, last = marker_batch(marker, now_ms), marker
+            data = memoryview(bytearray(encoded))
             sets[at] = NewSet(partition, data, config.append, is_ours=True), least
         except MagicbyteError as error:
             codes[at] = error.code
@@ -221,7 +226,10 @@ class MarkerSender:
         entries = [each for each in entries if not self._is_void(each.sent)]
         if not entries:
             return
-        wanted = [(each.place, _marker(each.sent)) for each in entries]
+        wanted = list[tuple[TopicPartition, Marker]]()
+        for at, (sent, place) in enumerate(entries):
+            is_next = at > 0 and sent is entries[at - 1].sent  # of the same transaction, as usual
+            wanted.append((place, wanted[-1][1] if is_next else _marker(sent)))
         try:
             if leader == self._runtime.node_id:
                 codes = await write_markers(self._writer, wanted, Turns())

@@ -162,6 +162,7 @@ class Appends:
 
     def __init__(self, runtime: Runtime, replicas: Replicas) -> None:
         self._runtime, self._replicas = runtime, replicas
+        self._is_old = runtime.offer.newest_format is not Format.V2  # a broker before 0.11
         self._seen_bytes = 0
         self._commits = GroupCommit[_Waiter]()
         self._committer: asyncio.Task[None] | None = None
@@ -215,11 +216,15 @@ class Appends:
     async def _append_one(self, new: NewSet) -> Appended:
         if new.rules is None:
             await self._follow_epoch(new)
-        elif self._is_too_new(new):
+        elif self._is_old and _is_batch(new.records):
             raise AppendRefusedError(ErrorCode.CORRUPT_MESSAGE, "magic 2 came with 0.11")
-        async with new.partition.lock:
+        lock = new.partition.lock
+        await lock.acquire()  # without `async with`, which costs two calls more
+        try:
             written = await self._write(new)
             appended, sync = self._publish(new, written)
+        finally:
+            lock.release()
         if sync is not None:
             await self._await_sync(new.partition, sync)
         return appended
@@ -279,7 +284,8 @@ class Appends:
         """Return phases 1 to 3 of a set as work for a thread, or the reason why it cannot be stored."""
         partition, rules = new.partition, new.rules
         try:
-            partition.led()
+            if partition.leader is None:
+                partition.led()  # which raises
             self._replicas.check_is_there(partition)
         except (UnknownTopicError, NotLeaderError) as error:
             return error
@@ -303,7 +309,7 @@ class Appends:
         """Report a written set to its partition; return its offsets, and a future of the sync that it waits for."""
         records, first, last, spent_ns = written
         partition, rules = new.partition, new.rules
-        leader, log = partition.led(), partition.log
+        leader, log = partition.leader or partition.led(), partition.log
         if first == NOTHING_STORED:
             return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader), None
         sync = None
@@ -417,11 +423,8 @@ class Appends:
             and len(new.records) <= SMALL_BYTES
             and partition.log.config.flush_messages == FOREVER
             and not partition.lock.locked()
-            and not self._is_too_new(new)
+            and not (self._is_old and _is_batch(new.records))
         )
-
-    def _is_too_new(self, new: NewSet) -> bool:
-        return self._runtime.offer.newest_format is not Format.V2 and _is_batch(new.records)
 
     async def _follow_epoch(self, new: NewSet) -> None:
         """Raise the leader epoch to that of unchanged batches: consumers that saw it reject older epochs."""

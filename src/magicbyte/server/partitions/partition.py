@@ -90,12 +90,18 @@ class ServedPartition:
 
     def publish(self, first_offset: int, size: int, magic: int) -> None:
         """Record the last written set, of `size` bytes, with no entry newer than `magic`; wake waiting followers."""
-        active = self.log.active
-        position = active.size - size
-        self.saw(active, position, active.size, magic)
-        if len(self._recent) >= self.RECENT:
-            del self._recent[next(iter(self._recent))]
-        self._recent[first_offset] = _RecentSet(active, self.log.generation, position, size)
+        log, recent = self.log, self._recent
+        active, generation = log.segments[-1], log.generation
+        end = active.size
+        position = end - size
+        last, (known_in, known_end, newest) = self._newest_written
+        if last is active and known_in == generation and position <= known_end:  # usual
+            self._newest_written = active, (generation, max(known_end, end), max(newest, magic))
+        else:
+            self.saw(active, position, end, magic)
+        if len(recent) >= self.RECENT:
+            del recent[next(iter(recent))]
+        recent[first_offset] = _RecentSet(active, generation, position, size)
         for event in self.waiting_followers:
             event.set()
 
@@ -182,10 +188,11 @@ class ServedPartition:
 
         Raises NotLeaderError, and AppendRefusedError while fewer are in sync.
         """
-        leader = self.led()
-        least = wanted if leader.followers else 1
-        _check_in_sync(leader, least)
-        return least
+        leader = self.leader or self.led()
+        if not leader.followers:
+            return 1  # the leader itself, which is always in sync
+        _check_in_sync(leader, wanted)
+        return wanted
 
     def acknowledgement(self, leader: LeaderPartition, end_offset: int, least_in_sync: int) -> ErrorCode | None:
         """Return the result of a produce request with `acks=all` that ends at `end_offset`; None: pending.
@@ -200,8 +207,9 @@ class ServedPartition:
 
     def advance_leader(self, end_offset: int, monotonic_ms: int) -> None:
         """Record that the leader's log has its configured durability up to `end_offset`, for the high watermark."""
-        if self.leader is not None and self.leader.appended(end_offset, monotonic_ms):
-            self.advance(self.leader.high_watermark)
+        leader = self.leader
+        if leader is not None and leader.appended(end_offset, monotonic_ms):
+            self.advance(leader.high_watermark)
 
     def advance(self, offset: int) -> None:
         """Advance the high watermark to `offset`, and wake waiting fetches."""

@@ -32,6 +32,11 @@ class Turns:
         if self.steps >= self.next:
             await self.give()
 
+    def is_due(self, steps: int) -> bool:
+        """Count steps, as `take`; return whether the caller must `give` the loop a turn."""
+        self.steps += steps
+        return self.steps >= self.next
+
     async def give(self) -> None:
         """Yield to the loop, and begin the next slice."""
         self.next = self.steps + STEPS_AT_ONCE

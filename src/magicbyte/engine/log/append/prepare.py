@@ -28,6 +28,7 @@ from magicbyte.engine.records.layout import ATTRIBUTES_AT, CODEC_MASK, OFFSET, D
 
 NOTHING_STORED = -1
 _LAST_OFFSET = (1 << 63) - 1
+_CODEC_AT = ATTRIBUTES_AT + 1
 # globals, because access to an enum member takes three look-ups
 _APPEND_TIME, _ENRICHED, _V2 = TimestampType.LOG_APPEND_TIME, Format.ENRICHED, Format.V2
 _CLIENT, _COORDINATOR = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR
@@ -83,11 +84,12 @@ def prepare_own(
     As `prepare` does; but batches that are stored as they are need no look inside, and no checksum. `records` is in
     writable memory without another user.
     """
-    if not _can_stay(records, rules):
+    keeps_codec = rules.codec is None or records[_CODEC_AT] & CODEC_MASK == rules.codec  # all of a set have one
+    if not keeps_codec or rules.format is not _V2 or rules.timestamp_type is _APPEND_TIME:
         return prepare(records, rules, next_offset=next_offset, now_ms=now_ms, leader_epoch=leader_epoch, is_ours=True,
                        has_room=has_room)  # fmt: skip
-    batches, position, size = list[RecordBatch](), 0, len(records)
-    stored = RecordSet([records], size, next_offset, next_offset - 1, origin=_COORDINATOR)
+    batches, position, size, last_offset = list[RecordBatch](), 0, len(records), next_offset - 1
+    stored = RecordSet([records], size, next_offset, last_offset, origin=_COORDINATOR)
     while position < size:
         batch = RecordBatch(records[position:] if position else records)
         if batch.size > rules.max_message_bytes:
@@ -95,25 +97,22 @@ def prepare_own(
         position += batch.size
         if position < size:
             batch.buffer = batch.buffer[: batch.size]
-        batch.place(stored.next_offset, leader_epoch)
-        stored.last_offset = batch.last_offset
-        stored.time(batch.max_timestamp, stored.last_offset)
+        batch.place(next_offset, leader_epoch)
+        last_offset, timestamp = batch.last_offset, batch.max_timestamp
+        if timestamp > stored.max_timestamp:
+            stored.max_timestamp, stored.max_timestamp_offset = timestamp, last_offset
+        next_offset = batch.next_offset
         batches.append(batch)
-    _check_size(size, rules)
+    stored.last_offset = last_offset
+    if size > rules.segment_bytes:
+        raise _too_large_set(size, rules)
     stored.batches, stored.first_timestamp = batches, batches[0].max_timestamp
     return stored
 
 
-def _can_stay(records: memoryview, rules: AppendRules) -> bool:
-    """Return whether batches that the broker encoded are in the format of the log. All of a set have one codec."""
-    keeps_codec = rules.codec is None or records[ATTRIBUTES_AT + 1] & CODEC_MASK == rules.codec
-    return keeps_codec and rules.format is _V2 and rules.timestamp_type is not _APPEND_TIME
-
-
-def _check_size(size: int, rules: AppendRules) -> None:
-    if size > rules.segment_bytes:
-        why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
-        raise AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
+def _too_large_set(size: int, rules: AppendRules) -> AppendRefusedError:
+    why = f"size of a set: expected <= {rules.segment_bytes}, found {size}"
+    return AppendRefusedError(ErrorCode.RECORD_LIST_TOO_LARGE, why)
 
 
 def _assign(
@@ -137,7 +136,8 @@ def _assign(
         stored.compressed = int(codec is not Codec.NONE)
         _check_entries(stored, rules)
     stored.size = sum(map(len, stored.pieces))
-    _check_size(stored.size, rules)
+    if stored.size > rules.segment_bytes:
+        raise _too_large_set(stored.size, rules)
     if rules.timestamp_type is _APPEND_TIME or rules.format is _ENRICHED:
         stored.log_append_time = now_ms
     stored.decompressed = produced.decompressed

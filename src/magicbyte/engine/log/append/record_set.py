@@ -206,13 +206,11 @@ def record_set(data: Buffer, rules: IndexRules, dialect: Dialect = Dialect.KAFKA
 
 
 def indexed(prepared: RecordSet, rules: IndexRules, dialect: Dialect = Dialect.KAFKA) -> RecordSet:
-    """Return a non-empty prepared set with the parts that a log with these rules indexes.
+    """Return a non-empty prepared set of messages with the parts that a log with these rules indexes.
 
-    A single batch of magic 2 is one part. Messages need no more reading if an index has the offsets in their headers.
+    Messages need no more reading if an index has the offsets in their headers.
     Of other sets the headers are read, as by `record_set`.
     """
-    if prepared.batches:
-        return prepared
     if dialect is not Dialect.KAFKA or not rules.entry_per_batch:
         return record_set(bytes(prepared), rules, dialect, prepared.room)
     head, last = prepared.pieces[0], prepared.last_offset

@@ -202,10 +202,14 @@ class LocalWritableFile(LocalFile):
         """Write `pieces` without gaps from `position` on."""
         try:
             left: Sequence[Buffer] = pieces
+            if len(pieces) == 1:
+                written = os.pwrite(self._descriptor, pieces[0], position)
+                position += written
+                left = () if written == len(pieces[0]) else _after(pieces, written)
             while left:
                 written = _pwrite(self._descriptor, left, position)
                 position += written
-                left = () if len(left) == 1 and written == len(left[0]) else _after(left, written)
+                left = _after(left, written)
         except OSError as error:  # for a full disk the system does not name the file
             raise OSError(error.errno, error.strerror, self.path) from error
         self.size = max(self.size, position)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
@@ -38,6 +38,8 @@ class LogConfig:
     group_commit: bool = False
     dialect: Dialect = Dialect.KAFKA
     rules: IndexRules = LATEST_RULES
+    roll_ms: int = field(init=False, compare=False)
+    """The age at which a segment is rolled. For a compacted topic also `max.compaction.lag.ms` limits it."""
 
     @classmethod
     def of(cls, values: Mapping[str, Any], rules: IndexRules = LATEST_RULES) -> LogConfig:
@@ -59,15 +61,12 @@ class LogConfig:
         rules = self.rules.of_dialect(self.dialect)
         rules = replace(rules, interval_bytes=self.index_interval_bytes, max_index_bytes=self.segment_index_bytes)
         object.__setattr__(self, "rules", rules)
-
-    @property
-    def roll_ms(self) -> int:
-        """The age at which a segment is rolled. For a compacted topic also `max.compaction.lag.ms` limits it."""
-        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+        roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+        object.__setattr__(self, "roll_ms", roll_ms)
 
 
-_OTHERS = ("delete", "compact", "head_truncation", "group_commit", "dialect", "rules")
+_OTHERS = ("delete", "compact", "head_truncation", "group_commit", "dialect", "rules", "roll_ms")
 _SETTINGS = {
     "head_truncation": "log.head.truncation",
-    **{field.name: field.name.replace("_", ".") for field in fields(LogConfig) if field.name not in _OTHERS},
+    **{each.name: each.name.replace("_", ".") for each in fields(LogConfig) if each.name not in _OTHERS},
 }

@@ -30,10 +30,12 @@ class EpochFile:
 
     def assign(self, records: RecordSet) -> None:
         """Add the leader epochs of a set that is about to be written."""
-        changed = bool(records.has_older) and self._epochs.end_with_older()
+        epochs = self._epochs
+        if records.has_older and epochs.end_with_older():
+            self._is_behind = True
         for batch in records.batches:
-            changed = self._epochs.assign(batch.partition_leader_epoch, batch.base_offset) or changed
-        self._is_behind = self._is_behind or changed
+            if not (known := epochs.entries) or batch.partition_leader_epoch > known[-1].epoch:
+                self._is_behind |= epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if self._is_behind:
             self.put()
             self._is_behind = False

@@ -89,6 +89,7 @@ class PartitionLog:
         jitter: Callable[[int], int],
     ) -> None:
         self.files, self.folder, self.config, self.health = files, folder, config, health
+        self._has_producers = config.rules.has_producers  # `reconfigure` does not change the rules
         self.segments = loaded.segments
         self.loaded = loaded
         self.log_end_offset = loaded.end_offset
@@ -156,12 +157,12 @@ class PartitionLog:
             self.last_flush_at_ms = monotonic_ms
             if loaded.epochs.truncate_start(self.log_start_offset) or loaded.epochs_changed():
                 self.epoch_file.put()
-            if config.rules.has_producers and clean and self.size and not snapshot_offsets(files, folder):
+            if self._has_producers and clean and self.size and not snapshot_offsets(files, folder):
                 nobody = not self.producers.snapshot().producers  # an upgrade from a version without producers
                 bases = [each.base_offset for each in self.segments[-2:]] if nobody else []
                 for offset in {*bases, self.log_end_offset}:
                     self.producers.put_snapshot(offset, self.segments)
-            if config.rules.has_producers and config.rules.release.makes_empty_epochs:
+            if self._has_producers and config.rules.release.makes_empty_epochs:
                 self.epoch_file.put_empty()
             self.active.activate(monotonic_ms, self._draw())
             files.sync_directory(folder)
@@ -220,12 +221,13 @@ class PartitionLog:
         """
         first, last = records.first_offset, records.last_offset
         if records.origin is not _REPLICATION:
-            if (producer := records.producer) is not None:
+            if not records.batches:
+                records = indexed(records, self.config.rules, self.config.dialect)
+            elif (producer := records.producer) is not None:
                 if records.origin is _COORDINATOR:
                     self.producers.check_epoch(producer)
                 elif (known := self.producers.check(producer, guard)) is not None:
                     return known.first_offset, known.last_offset
-            records = indexed(records, self.config.rules, self.config.dialect)
         self._write(records, now)
         return first, last
 
@@ -235,21 +237,23 @@ class PartitionLog:
                 f"{self.folder}: expected offsets from {self.log_end_offset} on, "
                 f"found {records.first_offset} to {records.last_offset}"
             )
+        has_producers, active = self._has_producers, self.segments[-1]
         with self.health:
-            if self.active.must_roll(records, now):
+            if active.must_roll(records, now):
                 # The first offset of a wrapper need not be known: its segment begins as early as it can.
                 first = records.last_offset - MAX_RELATIVE if records.has_older else records.first_offset
                 self.roll(now.monotonic_ms, max(first, self.log_end_offset))
-                if records.last_offset - self.active.base_offset > MAX_RELATIVE:
+                active = self.segments[-1]
+                if records.last_offset - active.base_offset > MAX_RELATIVE:
                     raise LogDirectoryError(f"{self.folder}: a set with more offsets than a segment can hold")
-            if self.config.rules.has_producers:
+            if has_producers:
                 self.epoch_file.assign(records)
-            self.active.append(records)
+            active.append(records)
             self.log_end_offset = records.next_offset
-            if self.config.rules.has_producers:
+            if has_producers:
                 for batch in records.batches:
                     if batch.producer_id != NO_PRODUCER_ID:
-                        self.producers.take(batch, self.active.indexes, self.high_watermark)
+                        self.producers.take(batch, active.indexes, self.high_watermark)
         most = self.config.flush_messages
         if most != FOREVER and self.log_end_offset - self.recovery_point >= most:
             self.flush(now.monotonic_ms)
@@ -270,7 +274,7 @@ class PartitionLog:
                 return
             old.finish()
             old.sync()
-            if self.config.rules.has_producers:
+            if self._has_producers:
                 self.producers.put_snapshot(base_offset, self.segments)
             begun = Segment.create(self.files, self.folder, base_offset, self.config)
             try:
@@ -317,7 +321,7 @@ class PartitionLog:
         with self.health:
             self.active.indexes.mend_transactions()
             self.active.finish()
-            if self.config.rules.has_producers and self.log_end_offset > self.segments[0].base_offset:
+            if self._has_producers and self.log_end_offset > self.segments[0].base_offset:
                 self.producers.put_snapshot(self.log_end_offset, self.segments)
             self.active.sync()
             self.files.sync_directory(self.folder)
@@ -436,7 +440,7 @@ class PartitionLog:
         self.high_watermark = min(self.high_watermark, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
         self.epoch_file.truncate_end(offset)
-        if self.config.rules.has_producers:
+        if self._has_producers:
             self.producers.truncate(self.segments, offset)
         self.active.activate(monotonic_ms, self._draw())
         self.files.sync_directory(self.folder)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.files.producer_state import LeaderEpochs, ProducerStates
     from magicbyte.engine.ports import Moment, ReadableFile
 
+_ENRICHED = Dialect.ENRICHED
 _WALK_BYTES = 8192
 _TIMES_ONLY = DecodeOptions(keys=False, values=False, headers=False, verify=False, control=True)
 
@@ -310,9 +311,12 @@ class Segment:
 
         Up to 0.10.0, and of the enriched dialect by its first message, the clock decides alone.
         """
-        if self.config.dialect is Dialect.ENRICHED:
-            return now.date_ms - self.first_timestamp if self.first_timestamp >= 0 else 0
-        if self.config.rules.has_time_index and (first := self.first_timestamp) >= 0:
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp
+        if self.config.dialect is _ENRICHED:
+            return now.date_ms - first if first >= 0 else 0
+        if first >= 0 and self.config.rules.has_time_index:
             return timestamp - first
         return now.monotonic_ms - self.activated_at_ms
 
@@ -345,7 +349,7 @@ class Segment:
         finally:
             for file, before in pinned:
                 file.unpin(before)
-        if self.config.dialect is Dialect.ENRICHED:
+        if self.config.dialect is _ENRICHED:
             assert isinstance(records.parts, list), "its entries are no plain ones"
             self._last_head = records.parts[-1].first_offset, begin + records.parts[-1].position
 
