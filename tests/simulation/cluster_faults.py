@@ -11,6 +11,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
 
 from magicbyte.access.client import Client
 from magicbyte.access.client.admin import NewTopic, create_topic
@@ -30,6 +31,7 @@ FORMATS = {"0.9.0": 0, "0.10.2": 1, "0.11.0": 2, "1.1": 2, "2.4": 2, "2.8": 2}
 WITHOUT_EPOCHS = ("0.9.0", "0.10.2")
 """Followers that truncate by the high watermark lose acknowledged records (KIP-101): as Kafka of the time does."""
 HEALED_WITHIN_S = 180
+Fault: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class UnsoundError(AssertionError):
@@ -109,18 +111,23 @@ class ClusterUnderFaults(ABC):
 
     async def _fail(self) -> None:
         """Have things go wrong, several at a time."""
-        kinds: list[Callable[[], Awaitable[None]]] = [
+        kinds = self._kinds()
+        going = list[asyncio.Task[None]]()
+        while not self._is_over:
+            await asyncio.sleep(self.random.uniform(0.5, 8))
+            going.append(asyncio.create_task(_done(self.random.choice(kinds)())))
+        await asyncio.gather(*going)
+
+    def _kinds(self) -> list[Fault]:
+        """Return the faults to draw from, some more often than others."""
+        kinds: list[Fault] = [
             self._down, self._down, self._pause, self._cut, self._cut, self._cut_from_tree, self._cut_one_way,
             self._slow_link, self._reset, self._expire, self._lose_answer, self._turn_clock, self._slow_disk,
             self._stop,
         ]  # fmt: skip
         if len(self.brokers) == 1:
             kinds = [each for each in kinds if each not in (self._cut, self._cut_one_way, self._slow_link, self._reset)]
-        going = list[asyncio.Task[None]]()
-        while not self._is_over:
-            await asyncio.sleep(self.random.uniform(0.5, 8))
-            going.append(asyncio.create_task(_done(self.random.choice(kinds)())))
-        await asyncio.gather(*going)
+        return kinds
 
     def _note(self, what: str, broker: SimulatedBroker | None = None, other: str = "") -> None:
         states = [] if broker is None else self._states(broker)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 
 from magicbyte.access.client import Client
@@ -32,8 +33,16 @@ FEWEST_FAULTS = 5
 class History(ClusterUnderFaults):
     """One history of producers that send at least `sends` values in all, and of consumers that poll."""
 
-    def __init__(self, seed: int, *, sends: int = 200, brokers: int = 3, protocol: str | None = None) -> None:
-        super().__init__(seed, brokers=brokers, protocol=protocol)
+    def __init__(
+        self,
+        seed: int,
+        *,
+        sends: int = 200,
+        brokers: int = 3,
+        protocol: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(seed, brokers=brokers, protocol=protocol, settings=settings)
         self.sends = sends
         self._is_enough = False
         self.slowness = 1
@@ -56,7 +65,7 @@ class History(ClusterUnderFaults):
         """Send values, each once: as many as are asked for, and on until enough has gone wrong."""
         async with self._client(name) as client:
             for at in itertools.count():
-                if at >= count and sum(self.faults.values()) >= FEWEST_FAULTS:
+                if at >= count and self._has_failed_enough():
                     return
                 value, partition = f"{name} {at}", self.random.choice(self.partitions)
                 codec = self.random.choice([Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY])
@@ -74,8 +83,14 @@ class History(ClusterUnderFaults):
                         client.forget(TOPIC)
                     else:
                         pending.ok(found[0].base_offset)
-                        self.acknowledged[partition, found[0].base_offset] = value
+                        self._acknowledge(partition, found[0].base_offset, value)
                 await asyncio.sleep(self.slowness * self.random.uniform(0.05, 0.6))
+
+    def _has_failed_enough(self) -> bool:
+        return sum(self.faults.values()) >= FEWEST_FAULTS
+
+    def _acknowledge(self, partition: int, offset: int, value: str) -> None:
+        self.acknowledged[partition, offset] = value
 
     def _produce_options(self, name: str, codec: Codec) -> ProduceOptions:
         return ProduceOptions(codec=codec, timeout_ms=4000)

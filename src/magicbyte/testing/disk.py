@@ -227,7 +227,8 @@ class SimulatedFile:
         if error is not None:
             self._inode.failed = True
             raise error
-        self._inode.sync()
+        if not self._disk.lies:
+            self._inode.sync()
 
     def close(self) -> None:
         """Release the descriptor. A second call does nothing."""
@@ -263,7 +264,8 @@ class SimulatedDisk:
     `operations` counts changing operations; `counted` does so by kind and `phase`, which its user sets. `observer`,
     called in each of them with kind and path, may examine the result of `after_a_cut` there. `failures` maps the
     numbers of failing operations to their errno. `now_ms` is the time of files without a `clock`. `descriptors` are in
-    use; beyond `most_descriptors` EMFILE is raised, which is not counted as an operation.
+    use; beyond `most_descriptors` EMFILE is raised, which is not counted as an operation. A disk that `lies`
+    acknowledges syncs and does not do them.
     """
 
     def __init__(self, seed: int = 0, clock: Clock | None = None) -> None:
@@ -276,6 +278,7 @@ class SimulatedDisk:
         self.observer: Observer | None = None
         self.now_ms = 0
         self.descriptors, self.most_descriptors = 0, 1 << 30
+        self.lies = False
         self._root = _Directory()
         self._locked: set[str] = set()
 
@@ -291,7 +294,7 @@ class SimulatedDisk:
 
     def _with(self, content: Callable[[_Directory, Random], _Directory], seed: int) -> SimulatedDisk:
         disk = SimulatedDisk(seed, self._clock)
-        disk.now_ms = self.now_ms
+        disk.now_ms, disk.lies = self.now_ms, self.lies
         disk._root = content(self._root, disk.random)
         return disk
 
@@ -304,6 +307,15 @@ class SimulatedDisk:
                 survived.names[name] = _Inode(node.after_a_cut(random), node.modified_ms)
         survived.stable = dict(survived.names)
         return survived
+
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Flip a bit of a file, on the platter and for readers."""
+        inode = self._inode(path)
+        stable = bytearray(inode.stable)
+        for content in (inode.content, stable):
+            if position < len(content):
+                content[position] ^= 1 << bit
+        inode.stable = bytes(stable)
 
     def date_ms(self) -> int:
         """Return the modification time of a write now."""
@@ -419,7 +431,8 @@ class SimulatedDisk:
         self.check_descriptors(path)
         self.may_fail("sync directory", path)
         self.observe("sync directory", path)
-        directory.sync()
+        if not self.lies:
+            directory.sync()
 
     def lock(self, path: str) -> SimulatedLock:
         """Lock the file at `path`, creating it if needed. Raises BlockingIOError while it is locked."""

@@ -38,6 +38,7 @@ from magicbyte.server.coordinating.coordinators import Coordinators
 from magicbyte.server.partitions.appends import Appends
 from magicbyte.server.partitions.background import Background
 from magicbyte.server.partitions.replicas import Replicas
+from magicbyte.server.partitions.syncs import Syncs
 from magicbyte.server.partitions.throttles import ReplicationThrottle
 from magicbyte.server.serving.dispatch import FIRST_ASKED, Dispatcher, Router
 from magicbyte.server.serving.request import ClientConnection
@@ -127,6 +128,7 @@ class Broker:
         self._files, self._threads = files or LocalFiles(), threads
         self._opened = contextlib.AsyncExitStack()  # closed at the end, in reverse order
         self._server: Server[Listener] | None = None
+        self._syncs = Syncs(self.runtime)
         self._background: Background | None = None
         self._pages: Pages | None = None
         self._clients = weakref.WeakSet[ClientConnection]()
@@ -234,7 +236,7 @@ class Broker:
             coordinator_of=lambda topic: self.coordinators.of(topic),
             replication=self._replication,
         )
-        self.appends = Appends(runtime, self.replicas)
+        self.appends = Appends(runtime, self.replicas, self._syncs)
         services = CoordinatorServices(runtime, topics, self.logs, self.replicas, self.appends, topics.led_at_once)
         self.coordinators = Coordinators(services, lambda: self.parts.producer_ids.next(), self._peers)
 
@@ -247,7 +249,8 @@ class Broker:
             runtime, self.topics, lambda: config.follower_replication_throttled_rate, lambda topic: topic.followers
         )
         return Replication(
-            ReplicaFetchers(runtime, membership.links, throttle), InSyncReplicas(runtime, partitions, membership.states)
+            ReplicaFetchers(runtime, membership.links, throttle, self._syncs),
+            InSyncReplicas(runtime, partitions, membership.states),
         )
 
     def _peers(self) -> Peers:

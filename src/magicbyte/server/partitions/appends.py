@@ -9,7 +9,7 @@ An append has five phases. Those of a follower (`replica_fetchers.py`) are the s
 3. Write (the same thread, `PartitionLog.append`): check the producer's sequence, write bytes and index entries.
 4. Publish (the loop, `Appends._publish`): wake waiting followers, and count. Without group commit the records are as
    durable as configured, so that the high watermark may advance.
-5. Await (the loop, without locks): the sync of a group commit, then with `acks=all` the in-sync replicas
+5. Await (the loop, without locks): the sync of a group commit (`syncs.py`), then with `acks=all` the in-sync replicas
    (`replicated`).
 
 Invariants:
@@ -50,13 +50,11 @@ from magicbyte.engine.errors import (
     MagicbyteError,
     NotLeaderError,
     OffsetOutOfRangeError,
-    OutOfDescriptorsError,
     UnknownTopicError,
 )
 from magicbyte.engine.log.append.prepare import NOTHING_STORED, prepare, prepare_own, prepare_unchanged
 from magicbyte.engine.log.append.rules import ALL_ROOM, KEPT_ROOM, KEPT_SCRATCH, Room, RoomNeeded
 from magicbyte.engine.log.live.config import FOREVER
-from magicbyte.engine.log.live.group_commit import GroupCommit, Outcome
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.printable import logger
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
@@ -72,7 +70,7 @@ from magicbyte.engine.records.layout import (
 )
 from magicbyte.engine.sentinels import NO_TIMESTAMP
 from magicbyte.server.partitions.writes import PartitionLocks, Work, WrittenSet, memory_for, write, write_all
-from magicbyte.server.serving.metrics import UNNAMED, ClientSoftware, TopicMetrics, count, now_ns
+from magicbyte.server.serving.metrics import UNNAMED, ClientSoftware, TopicMetrics, count
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.append.producer_check import Guard
@@ -81,6 +79,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.replication.leader import LeaderPartition
     from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.partitions.replicas import Replicas
+    from magicbyte.server.partitions.syncs import Syncs
     from magicbyte.server.serving.runtime import Runtime
 
 log = logger(__name__)
@@ -145,27 +144,13 @@ class Acknowledgement(NamedTuple):
         return self.partition.acknowledgement(self.appended.leader, end_offset, self.least_in_sync)
 
 
-class _Waiter(NamedTuple):
-    """An append that waits for a sync. Afterwards readers may read up to `end_offset`."""
-
-    partition: ServedPartition
-    end_offset: int
-    done: asyncio.Future[bool]
-
-    def tell(self, *, durable: bool) -> None:
-        if not self.done.done():
-            self.done.set_result(durable)
-
-
 class Appends:
     """All appends of a broker."""
 
-    def __init__(self, runtime: Runtime, replicas: Replicas) -> None:
-        self._runtime, self._replicas = runtime, replicas
+    def __init__(self, runtime: Runtime, replicas: Replicas, syncs: Syncs) -> None:
+        self._runtime, self._replicas, self._syncs = runtime, replicas, syncs
         self._is_old = runtime.offer.newest_format is not Format.V2  # a broker before 0.11
         self._seen_bytes = 0
-        self._commits = GroupCommit[_Waiter]()
-        self._committer: asyncio.Task[None] | None = None
 
     async def append(self, new: NewSet) -> Appended:
         """Append a set; return when this replica has it with the durability of the topic's settings.
@@ -316,11 +301,11 @@ class Appends:
         if first == records.first_offset:
             partition.publish(first, records.size, records.newest_magic if rules is None else rules.format.magic)
             if log.config.group_commit:
-                sync = self._next_sync(partition)
+                sync = self._syncs.next(partition)
             else:
                 partition.advance_leader(log.log_end_offset, self._runtime.clock.monotonic_ms())
         elif log.config.group_commit and last >= log.recovery_point:
-            sync = self._next_sync(partition)  # a duplicate of a batch whose sync is pending
+            sync = self._syncs.next(partition)  # a duplicate of a batch whose sync is pending
         if rules is not None and new.request_version is not None:
             source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[new.records[MAGIC.start]]
             what = (source, rules.format, new.request_version, new.client)
@@ -354,48 +339,6 @@ class Appends:
             for each in waits:
                 each.partition.waiting.pop(changed, None)
         return [ErrorCode.REQUEST_TIMED_OUT if code is None else code for code in codes]
-
-    # ---- group commit
-
-    def _next_sync(self, partition: ServedPartition) -> asyncio.Future[bool]:
-        """Return a future of the durability of all records in a partition's log."""
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        end = partition.log.log_end_offset
-        self._commits.wait(partition.log, _Waiter(partition, end, done))
-        if self._committer is None:
-            self._committer = self._runtime.spawn(self._commit())
-        return done
-
-    async def _commit(self) -> None:
-        """Sync for all current waiters, repeatedly until there are none."""
-        try:
-            while len(self._commits):
-                await self._runtime.logs_lock.acquire_shared()  # no log is deleted while it is synced
-                try:
-                    # Appends that arrive during this sync are not covered by it and wait for the next round: an fsync
-                    # guarantees only the writes before its start. So one slow disk operation serves all appends
-                    # that came during the previous one, and the batch grows by itself when the disk is slow. A timer
-                    # would add its delay to an idle broker as well.
-                    running, started = self._commits.begin(), now_ns()
-                    try:
-                        await self._runtime.writing.run(running.run)
-                    except Exception as error:
-                        if not isinstance(error, OSError | OutOfDescriptorsError):
-                            log.exception("a sync ended because of a bug; its appends are refused")
-                        outcome = Outcome(durable=[], lost=self._commits.fail(running, error))
-                    else:
-                        outcome = self._commits.end(running, self._runtime.clock.monotonic_ms())
-                        self._runtime.metrics.syncs.add([now_ns() - started])
-                finally:
-                    self._runtime.logs_lock.release_shared()
-                monotonic_ms = self._runtime.clock.monotonic_ms()
-                for waiter in outcome.durable:
-                    waiter.partition.advance_leader(waiter.end_offset, monotonic_ms)
-                    waiter.tell(durable=True)
-                for waiter in outcome.lost:
-                    waiter.tell(durable=False)
-        finally:
-            self._committer = None
 
     # ---- before the phases
 

@@ -14,6 +14,7 @@ Invariants:
 5. A response that is dropped restarts the fetch session, in which the leader names a high watermark only once.
 6. A failure of one partition delays that partition: a bug, damage, a lack of descriptors. A failed truncation ends its
    replication, except for a lack of descriptors, which is retried.
+7. With `log.flush.policy=group-commit` a fetch is sent when the records before its offset are durable (`syncs.py`).
 
 A crash between an append and the next fetch costs nothing: the leader counts only what a fetch asks for. A crash after
 a truncation leaves a shorter log, which is compared again. `test_followers.py` has 3, 5 and 6.
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from magicbyte.engine.errors import (
     BusyError,
     ErrorCode,
+    LogDirectoryOfflineError,
     MagicbyteError,
     NetworkError,
     OutOfDescriptorsError,
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.engine.protocol import Message
     from magicbyte.server.partitions.partition import ServedPartition
+    from magicbyte.server.partitions.syncs import Syncs
     from magicbyte.server.partitions.throttles import ReplicationThrottle
     from magicbyte.server.serving.runtime import Runtime
     from magicbyte.server.stores.links import Links
@@ -158,8 +161,8 @@ class FollowedLeader(NamedTuple):
 class ReplicaFetchers:
     """All partitions for which this broker follows a leader."""
 
-    def __init__(self, runtime: Runtime, links: Links, throttle: ReplicationThrottle) -> None:
-        self._runtime, self._links, self._throttle = runtime, links, throttle
+    def __init__(self, runtime: Runtime, links: Links, throttle: ReplicationThrottle, syncs: Syncs) -> None:
+        self._runtime, self._links, self._throttle, self._syncs = runtime, links, throttle, syncs
         self._fetchers: dict[tuple[int, int], _LeaderFetcher] = {}
         self._by_key: dict[TopicPartition, _LeaderFetcher] = {}
 
@@ -183,7 +186,7 @@ class ReplicaFetchers:
         fetcher = self._fetchers.get(where)
         if fetcher is None:
             fetcher = self._fetchers[where] = _LeaderFetcher(
-                self._runtime, self._links, self._throttle, partition.leader_id, number
+                self._runtime, self._links, self._throttle, self._syncs, partition.leader_id, number
             )
         self._by_key[key] = fetcher
         await fetcher.follow(partition, address, before)
@@ -209,9 +212,16 @@ class _LeaderFetcher:
     """Fetch partitions from one leader: one request is in flight at a time."""
 
     def __init__(
-        self, runtime: Runtime, links: Links, throttle: ReplicationThrottle, leader_id: int, number: int
+        self,
+        runtime: Runtime,
+        links: Links,
+        throttle: ReplicationThrottle,
+        syncs: Syncs,
+        leader_id: int,
+        number: int,
     ) -> None:
-        self._runtime, self._links, self._throttle, self._leader_id = runtime, links, throttle, leader_id
+        self._runtime, self._links, self._throttle, self._syncs = runtime, links, throttle, syncs
+        self._leader_id = leader_id
         config = runtime.config
         self._protocol = config.inter_broker_protocol_version
         versions = inter_broker_versions(self._protocol)
@@ -341,7 +351,33 @@ class _LeaderFetcher:
 
     # ---- requests
 
+    async def _is_durable(self, step: Fetch) -> bool:
+        """Sync what a fetch acknowledges, if `log.flush.policy=group-commit`; return whether the fetch may be sent.
+
+        Not if a log changed meanwhile. Raises LogDirectoryOfflineError.
+        """
+        syncs: list[tuple[TopicPartition, ServedPartition, asyncio.Future[bool]]] = []
+        for each in step.partitions:
+            partition = self._partitions.get(each.partition)
+            if partition is None or not partition.log.config.group_commit:
+                continue
+            if partition.log.recovery_point < each.offset:
+                syncs.append((each.partition, partition, self._syncs.next(partition)))
+        is_durable = True
+        for key, partition, sync in syncs:
+            if await sync:
+                continue
+            if partition.log.health.error is not None:
+                raise LogDirectoryOfflineError(f"{partition}: cannot sync the records of broker {self._leader_id}")
+            self._fetcher.not_appended(key, self._now_ms())
+            is_durable = False
+        return is_durable
+
     async def _fetch(self, step: Fetch) -> None:
+        # Before the request, not after the append: its offset acknowledges records whoever wrote them. A task that is
+        # cancelled between the two leaves records that its successor would acknowledge.
+        if not await self._is_durable(step):
+            return
         config, asked = self._runtime.config, {each.partition: each for each in step.partitions}
         wait_ms = config.replica_fetch_wait_max_ms
         if step.until_ms is not None:

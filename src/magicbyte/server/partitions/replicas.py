@@ -15,6 +15,8 @@ Invariants:
    other replica that could have records after the end of the log, and the first batch of an epoch adds it.
 5. A log is created with `Runtime.directory` held, and deleted with `Runtime.directory` and `logs_lock` held, after its
    role has ended.
+6. With `log.flush.policy=group-commit` all records of a log are durable before its broker leads: they count for the
+   high watermark at once, and some may be from a fetch whose sync was still pending.
 
 Roles are in memory only: after a crash the controller sends them again, or they follow from the image again.
 Tests: `test_replicas.py`, `test_followers.py`, `test_cluster_checks.py`, `tests/simulation/test_cluster_bugs.py`.
@@ -294,10 +296,15 @@ class Replicas:
         runtime, state = self._runtime, order.state
         async with partition.lock:  # excludes appends and truncations
             leader = self._leader_by(order, partition)
+            works = list[Callable[[], None]]()
             if self._topics.rules(partition.topic).format is Format.V2:
+                works.append(partial(_begin_epoch, partition.log, state.leader_epoch))
+            if partition.log.config.group_commit:  # invariant 6
+                works.append(partial(partition.log.flush, runtime.clock.monotonic_ms()))
+            for work in works:
                 await runtime.logs_lock.acquire_shared()  # maintenance writes the file of epochs, too
                 try:
-                    await runtime.writing.run(_begin_epoch, partition.log, state.leader_epoch)
+                    await runtime.writing.run(work)
                 finally:
                     runtime.logs_lock.release_shared()
             partition.lead(leader)
