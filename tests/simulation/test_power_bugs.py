@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from magicbyte.engine.log.live.group_commit import Round
-from magicbyte.engine.log.live.partition_log import PartitionLog
 from magicbyte.server.partitions import replica_fetchers
 from magicbyte.testing.loop import StuckError
 from simulation.plants import faults_of_plants
@@ -40,11 +39,6 @@ def a_follower_that_fetches_before_its_sync(patch: Patch) -> None:
         return True
 
     patch.setattr(replica_fetchers._LeaderFetcher, "_is_durable", at_once)
-
-
-@planted(0)
-def a_leader_that_begins_with_unsynced_records(patch: Patch) -> None:
-    patch.setattr(PartitionLog, "flush", lambda *_: None)
 
 
 def finds(seed: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import ErrorCode, OutOfDescriptorsError
 from magicbyte.engine.log.append.rules import KEPT_SCRATCH
-from magicbyte.engine.log.live.partition_log import PartitionLog
+from magicbyte.engine.log.live.partition_log import Flush, PartitionLog
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -314,3 +315,46 @@ async def test_a_follower_that_is_removed_while_its_fetch_is_read_is_refused_as_
         found = (await peer.ask(request, 11, FetchResponse)).responses[0].partitions[0]
         assert found.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
         peer.close()
+
+
+async def test_with_group_commit_records_are_durable_before_they_are_acknowledged_by_a_fetch(folder: Path) -> None:
+    async with replicated(folder, 2, log_flush_policy="group-commit") as (members, client):
+        _, partition = await followed(members)
+        for _ in range(3):
+            await send(client, "t", 0, records(1))
+            assert (
+                partition.log.recovery_point
+                == partition.log.log_end_offset
+                == members.leader("t").logs[TopicPartition("t", 0)].log_end_offset
+            )
+
+
+async def test_with_group_commit_a_log_is_durable_before_its_broker_leads(folder: Path) -> None:
+    async with replicated(folder, 2, log_flush_policy="group-commit") as (members, client):
+        await send(client, "t", 0, records(3))
+        _, partition = await followed(members)
+        before = members.leader("t").node_id
+        partition.log.recovery_point = 0  # as if the sync of the last fetch was pending
+        await members.kill(before)
+        await until(lambda: partition.leader is not None)
+        assert partition.log.recovery_point == partition.log.log_end_offset == 3
+
+
+async def test_a_follower_whose_disk_fails_to_sync_acknowledges_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replicated(folder, 2, log_flush_policy="group-commit") as (members, client):
+        _, partition = await followed(members)
+        file, leader, real = partition.log.active.log, members.leader("t"), Flush.run
+
+        def run(flush: Flush) -> None:
+            if flush.file is file:
+                raise OSError(errno.EIO, "injected")
+            real(flush)
+
+        monkeypatch.setattr(Flush, "run", run)
+        await send(client, "t", 0, records(1), LEADER_ONLY)
+        await until(lambda: partition.log.health.error is not None)
+        led = members.replica(leader, "t")
+        assert led is not None
+        assert led.led().followers[3 - leader.node_id].log_end_offset == 0

@@ -374,7 +374,7 @@ class _LeaderFetcher:
         return is_durable
 
     async def _fetch(self, step: Fetch) -> None:
-        # Before the request, not after the append: its offset acknowledges records whoever wrote them. A task that is
+        # Before the request, not after the append: its offset acknowledges all records before it. A task that is
         # cancelled between the two leaves records that its successor would acknowledge.
         if not await self._is_durable(step):
             return
