@@ -113,9 +113,12 @@ async def _not_added(
         return not_added(is_there=has_partition(broker.topics, topic, partition))
 
     is_refused = False
-    async for topic in turns.over(topics):
-        async for each in turns.over(topic.partitions):
-            is_refused = is_refused or code_of(topic.name, each) is not ErrorCode.OPERATION_NOT_ATTEMPTED
+    for topic in topics:
+        if turns.is_due(1 + len(topic.partitions)):
+            await turns.give()
+        if partitions := topic.partitions:
+            known = 0 if topic.name in forbidden else broker.topics.partition_count(topic.name)
+            is_refused = is_refused or min(partitions) < 0 or max(partitions) >= known
     if not is_refused:
         return None
     answers = []

@@ -367,8 +367,7 @@ def set_result_if_pending(answer: asyncio.Future[T], value: T) -> None:
 
 def has_partition(topics: Topics, topic: str, partition: int) -> bool:
     """Return whether a topic has a partition, as far as this broker knows."""
-    found = topics.get(topic)
-    return found is not None and 0 <= partition < found.partitions
+    return 0 <= partition < topics.partition_count(topic)
 
 
 def read_log(replay: Replay[C], partition: PartitionLog) -> C:

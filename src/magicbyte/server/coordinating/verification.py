@@ -7,6 +7,7 @@ protocol 2 the first records add the partition.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
@@ -18,9 +19,7 @@ from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2
 from magicbyte.engine.records.layout import (
     ATTRIBUTES,
-    BASE_SEQUENCE,
     MAGIC,
-    PRODUCER_EPOCH,
     PRODUCER_ID,
     RECORD_BATCH_OVERHEAD,
     TRANSACTIONAL_BIT,
@@ -41,6 +40,7 @@ _COMMIT_JOINS: Final = FIRST_OF_PROTOCOL_2[ApiKey.TXN_OFFSET_COMMIT]
 _FIRST_WITH_ABORTABLE: Final[Mapping[int, int]] = {ApiKey.PRODUCE: 11, ApiKey.TXN_OFFSET_COMMIT: 4}
 _PAUSES_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.02, 0.04)
 """The delays before retries while markers of the previous transaction are pending: in total Kafka's wait."""
+_PRODUCER: Final = struct.Struct(">qhi")  # producer id, epoch, base sequence
 _RETRIABLE: Final = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -70,11 +70,11 @@ def is_transactional(records: object) -> TypeGuard[memoryview]:
     """Return whether a set begins with a transactional batch."""
     if not isinstance(records, memoryview) or len(records) < RECORD_BATCH_OVERHEAD or records[MAGIC.start] != 2:
         return False
-    return ATTRIBUTES.read(records) & TRANSACTIONAL_BIT != 0
+    return bool(records[ATTRIBUTES.start + 1] & TRANSACTIONAL_BIT)
 
 
 def _first(records: memoryview) -> _FirstRecords:
-    return _FirstRecords(PRODUCER_ID.read(records), PRODUCER_EPOCH.read(records), BASE_SEQUENCE.read(records))
+    return _FirstRecords(*_PRODUCER.unpack_from(records, PRODUCER_ID.start))
 
 
 def must_verify(runtime: Runtime, produce_version: int) -> bool:

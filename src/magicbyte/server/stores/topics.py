@@ -145,6 +145,11 @@ class Topics:
         """Return a topic, or None."""
         return self._topics.get(name)
 
+    def partition_count(self, name: str) -> int:
+        """Return how many partitions a topic has, 0 for an unknown topic."""
+        found = self._topics.get(name)
+        return 0 if found is None else found.partitions
+
     def by_id(self, topic_id: uuid.UUID) -> ServedTopic | None:
         """Return the topic with this id."""
         name = self._store.image.topic_names.get(topic_id)

@@ -32,12 +32,6 @@ class _Producer:
     in_transaction: bool = False
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
-    def move_to(self, epoch: int) -> None:
-        """Begin a newer epoch, and forget earlier batches."""
-        if epoch > self.epoch:
-            self.epoch = epoch
-            self.batches.clear()
-
 
 @dataclass(slots=True, eq=False)
 class Guard:
@@ -119,9 +113,8 @@ class ProducerChecks:
             if batch.base_sequence != 0:
                 raise _refusal(_GAP, batch, f"a new epoch begins with sequence {batch.base_sequence}, not 0")
             return None
-        sequences = batch.base_sequence, batch.last_sequence
         for known in producer.batches:
-            if (known.base_sequence, known.last_sequence) == sequences:
+            if known.base_sequence == batch.base_sequence and known.last_sequence == batch.last_sequence:
                 return known
         self._check_guard(batch, guard)
         expected = (producer.batches[-1].last_sequence + 1) % _SEQUENCES if producer.batches else 0
@@ -145,13 +138,22 @@ class ProducerChecks:
     def appended(self, batch: RecordBatch, first_offset: int, last_offset: int, timestamp: int) -> None:
         """Record a data batch that was written."""
         assert batch.base_sequence > NO_SEQUENCE, "an idempotent batch has a sequence"
-        producer = self._producers.setdefault(batch.producer_id, _Producer(batch.producer_epoch, timestamp))
-        producer.move_to(batch.producer_epoch)
+        producer = self._moved(batch.producer_id, batch.producer_epoch, timestamp)
         self._guards.pop(batch.producer_id, None)
         producer.timestamp, producer.in_transaction = timestamp, batch.is_transactional
         producer.batches.append(
             AppendedBatch(batch.base_sequence, batch.last_sequence, first_offset, last_offset, timestamp)
         )
+
+    def _moved(self, producer_id: int, epoch: int, timestamp: int) -> _Producer:
+        """Return a producer that has written in `epoch`: a newer one than before forgets its earlier batches."""
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            producer = self._producers[producer_id] = _Producer(epoch, timestamp)
+        elif epoch > producer.epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        return producer
 
     def check_epochs(self, producer_id: int, producer_epoch: int, coordinator_epoch: int | None) -> None:
         """Raise AppendRefusedError for an old producer epoch, or a marker from an old coordinator."""
@@ -169,8 +171,7 @@ class ProducerChecks:
 
     def ended(self, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> None:
         """Record a marker that was written, of `timestamp` in ms: the producer's transaction has ended."""
-        producer = self._producers.setdefault(producer_id, _Producer(producer_epoch, timestamp))
-        producer.move_to(producer_epoch)
+        producer = self._moved(producer_id, producer_epoch, timestamp)
         guard = self._guards.get(producer_id)
         # Protocol 2 ends a transaction in the epoch of the next one, whose first records may be waiting already.
         if guard is not None and not (guard.joins and guard.epoch == producer_epoch):
