@@ -123,8 +123,10 @@ async def create_topics(broker: BrokerParts, request: Request[CreateTopicsReques
             except MagicbyteError as error:
                 results.append(_not_created(wanted.name, error.code, str(error)))
                 continue
-            results.append(_created(broker, topic, _factor(broker, wanted), validate_only=message.validate_only))
-            await request.turns.take(_SETTINGS_STEPS)
+            results.append(_created(topic, _factor(broker, wanted), validate_only=message.validate_only))
+            if request.version >= _FIRST_WITH_CONFIGS:
+                results[-1].configs = _settings_of(broker, topic)
+                await request.turns.take(_SETTINGS_STEPS)
             if not message.validate_only:
                 made.append((topic, results[-1]))
     await _until(
@@ -179,8 +181,8 @@ def _not_created(name: str, code: ErrorCode, why: str) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=code, error_message=why, configs=None)
 
 
-def _created(broker: BrokerParts, topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
-    settings = [
+def _settings_of(broker: BrokerParts, topic: ServedTopic) -> list[CreatableTopicConfigs]:
+    return [
         CreatableTopicConfigs(
             name=setting.name,
             value=setting.value,
@@ -190,13 +192,15 @@ def _created(broker: BrokerParts, topic: ServedTopic, factor: int, *, validate_o
         )
         for setting in configs.describe_topic(topic, broker.runtime.config)
     ]
+
+
+def _created(topic: ServedTopic, factor: int, *, validate_only: bool) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         topic_id=NULL_UUID if validate_only else topic.id,
         error_message=None,
         num_partitions=topic.partitions,
         replication_factor=factor,
-        configs=settings,
     )
 
 

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from magicbyte.server.apis.broker_parts import BrokerParts
     from magicbyte.server.serving.request import Handler, Request
 
-_TOGETHER: Final = 20  # transactions of a broker's request that are verified together
+_TOGETHER: Final = 20  # transactions of a broker's request that are verified together, or partitions looked up
 
 
 async def answer(broker: BrokerParts, request: Request[Any]) -> Message:
@@ -114,11 +114,12 @@ async def _not_added(
 
     is_refused = False
     for topic in topics:
-        if turns.is_due(1 + len(topic.partitions)):
-            await turns.give()
-        if partitions := topic.partitions:
-            known = 0 if topic.name in forbidden else broker.topics.partition_count(topic.name)
-            is_refused = is_refused or min(partitions) < 0 or max(partitions) >= known
+        known = 0 if topic.name in forbidden else broker.topics.partition_count(topic.name)
+        for at in range(0, len(topic.partitions), _TOGETHER):
+            if turns.is_due(1):
+                await turns.give()
+            some = topic.partitions[at : at + _TOGETHER]
+            is_refused = is_refused or min(some) < 0 or max(some) >= known
     if not is_refused:
         return None
     answers = []

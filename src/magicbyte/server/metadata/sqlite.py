@@ -19,7 +19,8 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import astuple, fields
+from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -38,6 +39,7 @@ FILE_NAME: Final = "magicbyte-metadata.sqlite"
 
 _FORMAT: Final = 1  # the file's user_version
 _FIELDS: Final = [field.name for field in fields(StoredNode)]
+_VALUES: Final = attrgetter(*_FIELDS)
 _CREATE: Final = (
     f"CREATE TABLE nodes (path TEXT PRIMARY KEY, {', '.join(_FIELDS)}) WITHOUT ROWID",
     "CREATE TABLE last (id INTEGER PRIMARY KEY, zxid INTEGER NOT NULL)",
@@ -142,7 +144,7 @@ class SqliteTree(Tree):
         run("BEGIN EXCLUSIVE")
         if version == 0:
             create_tables(self._database)
-            run(_PUT, (ROOT, *astuple(StoredNode(b"", 0, 0, 0, 0, 0, 0, 0, 0))))
+            run(_PUT, (ROOT, *_VALUES(StoredNode(b"", 0, 0, 0, 0, 0, 0, 0, 0))))
             run(_PUT_LAST, (0,))
             run(f"PRAGMA user_version = {_FORMAT}")
         run("COMMIT")
@@ -166,7 +168,7 @@ class SqliteTree(Tree):
                 if node is None:
                     run(_DELETE, (path,))
                 else:
-                    run(_PUT, (path, *astuple(node)))
+                    run(_PUT, (path, *_VALUES(node)))
             run(_PUT_LAST, (zxid,))
             run("COMMIT")
         except sqlite3.Error as error:

@@ -311,14 +311,14 @@ class LocalFiles:
 
     def names(self, path: str) -> Sequence[str]:
         """Return all names in the directory `path`, sorted, also those of dead links, pipes and devices."""
-        return sorted(each.name for each in Path(path).iterdir())
+        return sorted(os.listdir(path))  # noqa: PTH208 (a path object for each takes ten times as long)
 
     def entry(self, path: str) -> FileEntry:
         """Return the entry of the file or directory at `path`.
 
         Raises LogDirectoryError for a FIFO, a socket or a device.
         """
-        status = Path(path).stat()
+        status = os.stat(path)  # noqa: PTH116 (each file that is made is looked for first)
         is_directory = stat.S_ISDIR(status.st_mode)
         if (kind := _special(status.st_mode)) is not None:
             raise _not_regular(path, kind)
