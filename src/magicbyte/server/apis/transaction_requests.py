@@ -114,11 +114,13 @@ async def _not_added(
 
     is_refused = False
     for topic in topics:
+        if turns.is_due(1):
+            await turns.give()
         known = 0 if topic.name in forbidden else broker.topics.partition_count(topic.name)
         for at in range(0, len(topic.partitions), _TOGETHER):
-            if turns.is_due(1):
-                await turns.give()
             some = topic.partitions[at : at + _TOGETHER]
+            if turns.is_due(len(some)):
+                await turns.give()
             is_refused = is_refused or min(some) < 0 or max(some) >= known
     if not is_refused:
         return None
