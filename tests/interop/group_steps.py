@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import fields, is_dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from magicbyte.access.client.connection import Connection
 from magicbyte.engine.errors import ErrorCode
@@ -90,10 +91,8 @@ class Talk:
         self.said.append((what, self.plain(answer)))
 
     def plain(self, value: Any) -> Any:
-        if is_dataclass(value):
-            return {
-                each.name: self.plain(getattr(value, each.name)) for each in fields(value) if each.name not in LEFT_OUT
-            }
+        if isinstance(value, Struct):
+            return {name: self.plain(getattr(value, name)) for name in value.__struct_fields__ if name not in LEFT_OUT}
         if isinstance(value, (list, tuple)):
             return sorted((self.plain(each) for each in value), key=repr)
         if isinstance(value, str) and MEMBER_ID.fullmatch(value):

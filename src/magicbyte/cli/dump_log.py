@@ -285,13 +285,14 @@ def _message_of(control: ControlType) -> type[Message] | None:
     from magicbyte.engine.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
     from magicbyte.engine.protocol.messages.voters_record import VotersRecord
 
-    return {
+    messages: dict[ControlType, type[Message]] = {
         ControlType.LEADER_CHANGE: LeaderChangeMessage,
         ControlType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
         ControlType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
         ControlType.KRAFT_VERSION: KRaftVersionRecord,
         ControlType.KRAFT_VOTERS: VotersRecord,
-    }.get(control)
+    }
+    return messages.get(control)
 
 
 def _camel(name: str) -> str:

@@ -11,7 +11,7 @@ from magicbyte.schema.tree import FieldSchema, MessageSchema
 
 RUNTIME: Final[Mapping[str, tuple[str, ...]]] = {
     "fields": (
-        "NULL_UUID", "absent", "fitting", "new", "present", "read_array", "read_bytes", "read_nullable_array",
+        "NULL_UUID", "absent", "fitting", "present", "read_array", "read_bytes", "read_nullable_array",
         "read_nullable_bytes", "read_nullable_numbers", "read_nullable_string", "read_nullable_struct",
         "read_nullable_structs", "read_nullable_varints", "read_nullable_view", "read_numbers", "read_packed",
         "read_string", "read_structs", "read_tags", "read_unknown_tags", "read_unpacked", "read_uuid", "read_varints",
@@ -31,8 +31,7 @@ TAKEN: Final = frozenset((
     *keyword.kwlist,
     *(name for names in RUNTIME.values() for name in names),
     # modules that generated code imports, and what it imports from them
-    "ClassVar", "Sequence", "UUID", "collections", "dataclass", "dataclasses", "field", "magicbyte", "struct", "typing",
-    "uuid",
+    "Sequence", "Struct", "UUID", "collections", "field", "magicbyte", "msgspec", "struct", "uuid",
     # builtins that it uses
     "bool", "bytes", "float", "int", "len", "list", "memoryview", "range", "staticmethod", "str", "tuple",
     # attributes of messages

@@ -1,6 +1,7 @@
-"""Generate Python from checked schemas: one readable module per API, of dataclasses that read and write themselves.
+"""Generate Python from checked schemas: one readable module per API, of structs that read and write themselves.
 
-`modules` returns them by file name. They import only `fields`, `message` and `rows` of `engine.protocol`. The text
+`modules` returns them by file name. They import `msgspec`, and only `fields`, `message` and `rows` of
+`engine.protocol`. The text
 is deterministic, and formatted as `ruff format` would at 120 columns.
 
 How a struct becomes code: its versions are divided into *spans* in which nothing changes. Adjacent fields of numbers
@@ -156,19 +157,19 @@ class _Module:
 
         statements = ["import struct"] if "struct" in used else []
         statements += [f"from collections.abc import {clause}" for clause in clauses("Sequence")]
-        statements.append("from dataclasses import dataclass" + (", field" if "field" in used else ""))
-        statements += [f"from typing import {clause}" for clause in clauses("ClassVar")]
         statements += [f"from uuid import {clause}" for clause in clauses("UUID")]
+        names = clauses("Struct", "field")
+        library = [f"from msgspec import {', '.join(names)}"] if names else []
         calls = []
         for module, offered in RUNTIME.items():
             if names := clauses(*offered):
                 start = f"from magicbyte.engine.protocol.{module} import "
                 calls.append(Call(start + ", ".join(names), f"{start}(", names, ")"))
-        return [*statements, "", *lines(calls, 0)]
+        return [line for block in (statements, library) if block for line in (*block, "")] + lines(calls, 0)
 
 
 class _Class(Struct):
-    """The dataclass of a message or of one of its structs."""
+    """The class of a message or of one of its structs."""
 
     def __init__(self, module: Constants, message: MessageSchema, schema: StructSchema | None) -> None:
         super().__init__(module, message, schema)
@@ -177,9 +178,9 @@ class _Class(Struct):
 
     def lines(self) -> list[str]:
         """Return the class, without line ends."""
-        made = ["@dataclass(slots=True, kw_only=True)"]
         imported = self.module.imported
-        made.append(f"class {self.name}({imported('Message')}):" if self.schema is None else f"class {self.name}:")
+        base = imported("Message" if self.schema is None else "Struct")
+        made = lines((call(f"class {self.name}(", [base, "gc=False", "kw_only=True"], "):"),), 0)
         made += [f"    {line}".rstrip() for line in self.docstring()]
         if self.schema is None:
             made += ["", *self.message_constants()]
@@ -248,19 +249,16 @@ class _Class(Struct):
     def message_constants(self) -> list[str]:
         """Return the class constants of a message."""
         valid, flexible = range_of(self.spans), range_of([span for span in self.spans if span.flexible])
-        key, class_variable = self.message.api_key, self.module.imported("ClassVar")
-        found = [] if key is None else [f"    API_KEY: {class_variable}[int | None] = {key}"]
-        found.append(f"    VALID_VERSIONS: {class_variable}[range] = {valid}")
-        found.append(f"    FLEXIBLE_VERSIONS: {class_variable}[range] = {flexible}")
-        return found
+        found = [] if self.message.api_key is None else [f"    API_KEY = {self.message.api_key}"]
+        return [*found, f"    VALID_VERSIONS = {valid}", f"    FLEXIBLE_VERSIONS = {flexible}"]
 
     def declaration(self, field: FieldSchema) -> list[str]:
         """Return the lines that declare a field, with its type, versions and the like as a comment."""
         name, default = self.attributes[field.name], self.default(field)
         if default == "[]":
-            default = "field(default_factory=list)"
+            default = f"{self.module.imported('field')}(default_factory=list)"
         elif field.type.struct and default != "None":
-            default = f"field(default_factory={self.struct_name(field)})"
+            default = f"{self.module.imported('field')}(default_factory={self.struct_name(field)})"
         line = f"    {name}: {self.annotation(field)} = {default}"
         comment = f"# {remark_on(field)}"
         return [f"{line}  {comment}"] if len(line) + 2 + len(comment) <= WIDTH else [f"    {comment}", line]

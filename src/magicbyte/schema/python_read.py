@@ -29,12 +29,12 @@ class Reading(Struct):
     def reader(self) -> Body:
         """Return the body of `_read`."""
         flexible, found = self.fields_reader()
-        return (f"self = new({self.name})", *flexible, *found, "return self, at")
+        return (f"self = {self.name}()", *flexible, *found, "return self, at")
 
     def each_reader(self) -> Body:
         """Return the body of `_read_each`: the same in a loop, because a call for each struct takes longer."""
         flexible, found = self.fields_reader()
-        each = loop("_ in range(count)", f"self = new({self.name})", *found, "found.append(self)")
+        each = loop("_ in range(count)", f"self = {self.name}()", *found, "found.append(self)")
         return (*flexible, f"found: list[{self.name}] = []", each, "return found, at")
 
     def fields_reader(self) -> tuple[list[str], list[Statement]]:
@@ -151,7 +151,7 @@ class Reading(Struct):
                 assign = self.unpack(numbers, "row")
             resets = [self.reset(field) for field in self.fields if field not in fields]
             end = ["self.unknown_tags = ()"] if flexible else []
-            each = loop("row in rows", f"self = new({self.name})", assign, *resets, *end, "found.append(self)")
+            each = loop("row in rows", f"self = {self.name}()", assign, *resets, *end, "found.append(self)")
             return f"rows, at = {rows}.read(data, at, most)", each
 
         return (f"found: list[{self.name}] = []", *self.chain(body), "return found, at")

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, cast
+
+from msgspec import Struct
 
 from magicbyte.access.net.server import Answer, Handler, discard
 from magicbyte.access.net.stream import Buffer, SendableFile, Stream
@@ -216,14 +218,14 @@ def _has_code(api: Api) -> bool:
     return "error_code" in api.response.__annotations__
 
 
-def _set_codes(found: Any, code: ErrorCode) -> None:
+def _set_codes(found: Struct, code: ErrorCode) -> None:
     """Set all error codes of a response."""
-    for each in fields(found):
-        value = getattr(found, each.name)
-        if each.name == "error_code":
-            setattr(found, each.name, int(code))
+    for name in found.__struct_fields__:
+        value = getattr(found, name)
+        if name == "error_code":
+            setattr(found, name, int(code))
         for part in value if isinstance(value, list) else (value,):
-            if is_dataclass(part):
+            if isinstance(part, Struct):
                 _set_codes(part, code)
 
 

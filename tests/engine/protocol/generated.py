@@ -114,6 +114,6 @@ def compiled(schema: MessageSchema) -> Codec:
 def loaded(schemas: Sequence[MessageSchema], text: str) -> dict[str, Codec]:
     """Return codecs for the messages of one module, whose code is run here."""
     module = ModuleType("compiled")
-    sys.modules[module.__name__] = module  # where dataclasses look for ClassVar
+    sys.modules[module.__name__] = module  # where msgspec looks for the names in annotations
     exec(compile(text, schemas[0].name, "exec"), module.__dict__)
     return {schema.name: Codec(schema, module, class_names(schemas)) for schema in schemas}

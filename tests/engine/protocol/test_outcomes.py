@@ -2,10 +2,10 @@
 
 import sys
 from collections import Counter
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
+from msgspec import Struct
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol import APIS
@@ -35,19 +35,18 @@ def test_what_an_answer_says_of_itself_counts_too() -> None:
     assert counted(FetchResponse(error_code=0, responses=[topic])) == {0: 1, 1: 1}
 
 
-def full(kind: type, module: dict[str, Any]) -> tuple[Any, int]:
+def full(kind: type[Struct], module: dict[str, Any]) -> tuple[Any, int]:
     """Return a message with one row in each of its lists, and how many error codes it has a place for."""
     values: dict[str, Any] = {}
     places = 0
-    for each in fields(kind):
-        name = str(each.type).removeprefix("list[").split("]")[0].removesuffix(" | None")
-        row = module.get(name)
-        if each.name in ("error_code", "partition_error_code"):
+    for field in kind.__struct_fields__:
+        annotation = kind.__annotations__[field]
+        row = module.get(annotation.removeprefix("list[").split("]")[0].removesuffix(" | None"))
+        if field in ("error_code", "partition_error_code"):
             places += 1
-        elif is_dataclass(row):
-            assert isinstance(row, type)
+        elif isinstance(row, type) and issubclass(row, Struct):
             value, below = full(row, module)
-            values[each.name] = [value] if str(each.type).startswith("list") else value
+            values[field] = [value] if annotation.startswith("list") else value
             places += below
     return kind(**values), places
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.protocol import APIS, Message
@@ -55,7 +55,7 @@ def cases() -> Iterator[Case]:
                     yield case
 
 
-def _arrays(kind: type) -> Iterator[tuple[str, ...]]:
+def _arrays(kind: type[Struct]) -> Iterator[tuple[str, ...]]:
     for name, inner, is_array in _members(kind):
         if name == TAGS or is_array:
             yield (name,)
@@ -64,15 +64,16 @@ def _arrays(kind: type) -> Iterator[tuple[str, ...]]:
                 yield (name, *path)
 
 
-def _members(kind: type) -> Iterator[tuple[str, type | None, bool]]:
+def _members(kind: type[Struct]) -> Iterator[tuple[str, type[Struct] | None, bool]]:
     """Yield name and struct, if there is one, of each field, and whether it is an array."""
-    hints = get_type_hints(kind, vars(sys.modules[kind.__module__]))
-    for each in fields(kind):
-        given = [one for one in (get_args(hints[each.name]) or (hints[each.name],)) if one is not type(None)]
-        whole = given[0] if get_origin(hints[each.name]) not in (list, tuple) else hints[each.name]
+    hints = get_type_hints(kind)
+    for name in kind.__struct_fields__:
+        given = [one for one in (get_args(hints[name]) or (hints[name],)) if one is not type(None)]
+        whole = given[0] if get_origin(hints[name]) not in (list, tuple) else hints[name]
         is_array = get_origin(whole) in (list, tuple)
         element = get_args(whole)[0] if is_array else whole
-        yield each.name, element if is_dataclass(element) else None, is_array  # type: ignore[misc]
+        is_struct = isinstance(element, type) and issubclass(element, Struct)
+        yield name, element if is_struct else None, is_array
 
 
 def _maker(kind: type[Message], path: tuple[str, ...]) -> Callable[[int, int], Message]:
@@ -98,24 +99,24 @@ def _filled(kind: type, path: tuple[str, ...], count: int, longest: int) -> Any:
         setattr(made, name, [below] if is_array else below)
     elif inner is not None:
         setattr(made, name, [_named(inner, at, longest) for at in range(count)])
-    elif "str" in str(get_type_hints(kind, vars(sys.modules[kind.__module__]))[name]):
+    elif "str" in str(get_type_hints(kind)[name]):
         setattr(made, name, [f"{at}".rjust(longest, "n") for at in range(count)])
     else:
         setattr(made, name, tuple(at % 128 if name in OF_BYTES else at for at in range(count)))
     return made
 
 
-def _named(kind: type, at: int, longest: int) -> Any:
+def _named(kind: type[Struct], at: int, longest: int) -> Any:
     """Return a struct whose first string, or else number, no other one has."""
     made = kind()
     for name, value in OF_ACLS.items() if hasattr(made, "permission_type") else ():
         if hasattr(made, name):
             setattr(made, name, value)
-    for each in fields(kind):
-        if each.type in ("str", "str | None"):
-            setattr(made, each.name, f"{at}".rjust(longest, "n"))
+    for name in kind.__struct_fields__:
+        if kind.__annotations__[name] in ("str", "str | None"):
+            setattr(made, name, f"{at}".rjust(longest, "n"))
             break
-        if each.type == "int" and each.name.endswith(("index", "partition")):
-            setattr(made, each.name, at)
+        if kind.__annotations__[name] == "int" and name.endswith(("index", "partition")):
+            setattr(made, name, at)
             break
     return made

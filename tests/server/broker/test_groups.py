@@ -5,7 +5,6 @@ import contextlib
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import kafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from kafka.admin import KafkaAdminClient
+from msgspec.structs import replace
 
 from golden_data import Case, log_cases
 from magicbyte.access.client import Client, admin, groups
@@ -289,7 +289,7 @@ def only_of(request: Message, version: int) -> Message:
             without = {"member_id": ""} if version >= 3 else {"members": []}
         case OffsetFetchRequest():
             without = {"group_id": "", "topics": []} if version >= 8 else {"groups": []}
-    return replace(request, **without)  # type: ignore[type-var]
+    return replace(request, **without)
 
 
 def test_members_that_fall_silent_are_let_go_by_the_clock() -> None:

@@ -5,13 +5,13 @@ route, with an authorizer that notes what it is asked, and allows everything but
 """
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 from unittest.mock import MagicMock
 
 import pytest
+from msgspec import Struct
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.protocol import APIS, Message
@@ -81,7 +81,7 @@ def _fields(
 
 def _with_name(kind: type, path: tuple[str, ...]) -> Any:
     """Return a message or struct of this class, empty but for the name at the end of a path."""
-    made, hint = kind(), str(get_type_hints(kind, vars(sys.modules[kind.__module__]))[path[0]])
+    made, hint = kind(), str(get_type_hints(kind)[path[0]])
     is_array = "list[" in hint or "Sequence[" in hint
     value = NAME if len(path) == 1 else _with_name(_class_in(kind, path[0]), path[1:])
     setattr(made, path[0], [value] if is_array else value)
@@ -89,10 +89,10 @@ def _with_name(kind: type, path: tuple[str, ...]) -> Any:
 
 
 def _class_in(kind: type, name: str) -> type:
-    pending = [get_type_hints(kind, vars(sys.modules[kind.__module__]))[name]]
+    pending = [get_type_hints(kind)[name]]
     while True:
         each = pending.pop()
-        if isinstance(each, type) and hasattr(each, "__dataclass_fields__"):
+        if isinstance(each, type) and issubclass(each, Struct):
             return each
         pending += get_args(each)
 

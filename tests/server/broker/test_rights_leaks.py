@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
-from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 import magicbyte
 from magicbyte.engine.cluster.acls import (
@@ -46,8 +48,8 @@ def named(message: M, names: dict[str, str]) -> M:
         return names.get(message, message)  # type: ignore[return-value]
     if isinstance(message, list):
         return [named(each, names) for each in message]  # type: ignore[return-value]
-    if is_dataclass(message) and not isinstance(message, type):
-        return replace(message, **{each.name: named(getattr(message, each.name), names) for each in fields(message)})
+    if isinstance(message, Struct):
+        return replace(message, **{field: named(getattr(message, field), names) for field in message.__struct_fields__})
     return message
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
+
+from msgspec import field
 
 from magicbyte.engine.coordination.decider import Decider, Work
 from magicbyte.engine.coordination.effects import Caller, Reply, Steps, Store
@@ -23,7 +24,6 @@ IDLE_MS = 60_000
 _VALUE = struct.Struct(">q")
 
 
-@dataclass(slots=True)
 class Add(Message):
     """Add a number to a counter, which is 0 at first."""
 
@@ -31,14 +31,12 @@ class Add(Message):
     number: int
 
 
-@dataclass(slots=True)
 class Read(Message):
     """Ask for the values of counters."""
 
     keys: list[str]
 
 
-@dataclass(slots=True)
 class Counted(Message):
     """The values, 0 of unknown counters, or an error."""
 

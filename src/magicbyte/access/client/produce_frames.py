@@ -62,18 +62,14 @@ class Produced(NamedTuple):
 class SetsRequest(Message):
     """A ProduceRequest of sets of one transaction, or of none, in any order of topics, one per partition."""
 
-    __slots__ = ("acks", "sets", "timeout_ms", "transactional_id")
     API_KEY: ClassVar[int | None] = 0
     VALID_VERSIONS: ClassVar[range] = range(13)  # from version 13 on topics have ids instead of names
     FLEXIBLE_VERSIONS: ClassVar[range] = ProduceRequest.FLEXIBLE_VERSIONS
 
-    def __init__(
-        self, acks: int, timeout_ms: int, sets: Sequence[IsAddressed], transactional_id: str | None = None
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.sets = sets
+    acks: int
+    timeout_ms: int
+    sets: Sequence[IsAddressed]
+    transactional_id: str | None = None
 
     def _write(self, out: Writer, version: int) -> None:
         flexible, buffer = version in self.FLEXIBLE_VERSIONS, out.buffer
@@ -108,12 +104,10 @@ class SetsRequest(Message):
 class SetsResponse(Message):
     """A ProduceResponse. `answers`: by topic and partition; those with errors or other data as the generated class."""
 
-    __slots__ = ("answers",)
     VALID_VERSIONS: ClassVar[range] = SetsRequest.VALID_VERSIONS
     FLEXIBLE_VERSIONS: ClassVar[range] = SetsRequest.FLEXIBLE_VERSIONS
 
-    def __init__(self, answers: dict[tuple[str, int], Produced | PartitionProduceResponse]) -> None:
-        self.answers = answers
+    answers: dict[tuple[str, int], Produced | PartitionProduceResponse]
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[SetsResponse, int]:

@@ -6,10 +6,11 @@ import base64
 import json
 import re
 from collections.abc import Collection
-from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from magicbyte.engine.protocol.fields import id_text
 
@@ -18,25 +19,25 @@ _LEAST_PLAIN: Final = 1e-3
 _LEAST_SCIENTIFIC: Final = 1e7
 
 
-def fields_of(message: Any, tagged: Collection[str] = (), absent: Collection[str] = ()) -> dict[str, Any]:
+def fields_of(message: Struct, tagged: Collection[str] = (), absent: Collection[str] = ()) -> dict[str, Any]:
     """Return the fields of a message, by Kafka's names.
 
     `tagged`: fields that are omitted if they have their default. `absent`: those that the version does not have. Both
     are names of Python attributes, of nested structs too. Source: Kafka's generated `JsonConverter` classes.
     """
     shown, defaults = {}, type(message)()
-    for field in fields(message):
-        value = getattr(message, field.name)
-        if field.name == "unknown_tags" or field.name in absent:
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if name == "unknown_tags" or name in absent:
             continue
-        if field.name in tagged and value == getattr(defaults, field.name):
+        if name in tagged and value == getattr(defaults, name):
             continue
-        shown[_camel(field.name)] = _cell(value, tagged, absent)
+        shown[_camel(name)] = _cell(value, tagged, absent)
     return shown
 
 
 def _cell(value: Any, tagged: Collection[str], absent: Collection[str]) -> Any:
-    if is_dataclass(value):
+    if isinstance(value, Struct):
         return fields_of(value, tagged, absent)
     if isinstance(value, (list, tuple)):
         return [_cell(each, tagged, absent) for each in value]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import is_dataclass
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import ProtocolError, TooManyElementsError, UnsupportedVersionError
 
@@ -124,14 +125,14 @@ class Writable(Protocol):
     def _write(self, out: Writer, version: int) -> None: ...
 
 
-class Message:
+class Message(Struct, gc=False):
     """A request, a response, a header or a stored record: one class for all its versions.
 
     Fields that do not exist in a version keep their defaults when it is read. When it is written, they are omitted if
-    they are `ignorable` or have their default; otherwise the write fails.
+    they are `ignorable` or have their default; otherwise the write fails. Garbage collection passes over messages: they
+    are trees.
     """
 
-    __slots__ = ()
     API_KEY: ClassVar[int | None] = None
     VALID_VERSIONS: ClassVar[range]
     FLEXIBLE_VERSIONS: ClassVar[range]
@@ -217,7 +218,7 @@ def _reached(error: BaseException) -> tuple[str, int | None]:
     while trace is not None:
         variables = trace.tb_frame.f_locals
         position = variables.get("at", position)
-        if is_dataclass(found := variables.get("self")):
+        if isinstance(found := variables.get("self"), Struct):
             name = type(found).__name__
         trace = trace.tb_next
     return name, position

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 Collect: TypeAlias = Callable[[Any, list[int]], None]
 """Add the codes of a message to a list, including 0 (none)."""
@@ -15,20 +16,20 @@ _OWN: Final = frozenset({"error_code", "partition_error_code"})
 _ROWS: Final = re.compile(r"list\[(\w+)\]")
 
 
-def codes_of(kind: type) -> Collect | None:
+def codes_of(kind: type[Struct]) -> Collect | None:
     """Return a collector of the error codes of a message or row class; None if it has none."""
     return _QUICK.get(kind.__name__) or _collector_of(kind)
 
 
-def _collector_of(kind: type) -> Collect | None:
+def _collector_of(kind: type[Struct]) -> Collect | None:
     module, own = vars(sys.modules[kind.__module__]), ""
     inner: list[tuple[str, Collect]] = []
-    for each in fields(kind):
-        rows = _ROWS.match(str(each.type))
-        if each.name in _OWN:
-            own = each.name
+    for field in kind.__struct_fields__:
+        rows = _ROWS.match(kind.__annotations__[field])
+        if field in _OWN:
+            own = field
         elif rows and isinstance(row := module.get(rows[1]), type) and (below := _collector_of(row)) is not None:
-            inner.append((each.name, below))
+            inner.append((field, below))
 
     def collect(message: Any, codes: list[int]) -> None:
         if own:

@@ -9,8 +9,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.coordination.partitioning import partition_for

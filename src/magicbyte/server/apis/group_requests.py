@@ -6,8 +6,9 @@ Offsets of version 0, which old consumers store in ZooKeeper, are in the metadat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, MetadataError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
 from magicbyte.engine.errors import CoordinatorNotAvailableError, ErrorCode, MagicbyteError, TopicExistsError

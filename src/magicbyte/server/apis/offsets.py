@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation
 from magicbyte.engine.errors import ErrorCode, MagicbyteError

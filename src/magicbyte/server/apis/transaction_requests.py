@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Collection, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.coordination.effects import Marker, Producer

@@ -7,8 +7,10 @@ Source: Kafka's KafkaApis of 2.8; docs/broker/acls.md has the differences.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
 from magicbyte.engine.errors import ErrorCode, ProtocolError

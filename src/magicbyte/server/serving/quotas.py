@@ -7,8 +7,9 @@ cost nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from magicbyte.access.net.server import DelayResponse, MuteConnection
 from magicbyte.access.security.quotas import (

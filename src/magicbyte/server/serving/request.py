@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.cluster.principal import ANONYMOUS, Principal
 from magicbyte.engine.protocol import Message
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
-class ClientConnection:
+class ClientConnection(Struct, eq=False, weakref=True):
     """A client's connection. `peer` is its name for messages; ApiVersions adds the client's software.
 
     `principal` is the authenticated one. `client` is the software for which the last request was counted, `asked` its
@@ -46,8 +46,7 @@ class ClientConnection:
         return self.listener.enriched
 
 
-@dataclass(frozen=True, slots=True)
-class Request(Generic[M]):
+class Request(Struct, Generic[M], frozen=True):
     """A request in progress. `message` may contain views of the frame; it has the form of `version`.
 
     `turns`: counts the handler's steps for it. `is_large`: it has more elements than most requests.

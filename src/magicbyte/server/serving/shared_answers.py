@@ -24,19 +24,19 @@ _CORRELATION_ID: Final = struct.Struct(">i")
 _AT: Final = 4  # after the size of the frame
 
 
-class SharedAnswer(Message):
+class SharedAnswer(Message, eq=False):
     """An answer to all requests of one kind and version, in place of its message.
 
-    `seen`: what it was made of besides the image. `is_long`: it is encoded in a thread.
+    `seen`: what it was made of besides the image. `is_long`: it is encoded in a thread. `codes`: its error codes, known
+    with its bytes.
     """
 
-    __slots__ = ("_frame", "_message", "_version", "codes", "is_long", "seen")
-
-    def __init__(self, message: Message, version: int, seen: Sequence[object] = (), *, is_long: bool = False) -> None:
-        self._message: Message | None = message
-        self._version, self.seen, self.is_long = version, seen, is_long
-        self._frame: bytes | None = None
-        self.codes: Sequence[int] = ()
+    _message: Message | None
+    _version: int
+    seen: Sequence[object] = ()
+    is_long: bool = False
+    codes: Sequence[int] = ()
+    _frame: bytes | None = None
 
     @property
     def is_encoded(self) -> bool:

@@ -6,10 +6,8 @@ LeaderState: versions 0-10; leader_id is fixed32 in 0-9, unpacked32 in 10+ (KIP-
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unpacked, write_unpacked
+from magicbyte.engine.protocol.fields import read_unpacked, write_unpacked
 from magicbyte.engine.protocol.message import Message, Writer
 
 _I = struct.Struct(">i")
@@ -17,8 +15,7 @@ _II = struct.Struct(">ii")
 _III = struct.Struct(">iii")
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderState(Message):
+class LeaderState(Message, gc=False, kw_only=True):
     """Leader of a partition. An example of KIP-625: version 10 changes the leader's id from fixed to unpacked, and
     nothing else.
 
@@ -27,8 +24,8 @@ class LeaderState(Message):
     leader_epoch: Number of the leadership, one higher with each change of leader; -1 if it is not known.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(11)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(11)
+    FLEXIBLE_VERSIONS = range(0)
 
     partition_index: int = 0  # int32, versions 0+
     leader_id: int = -1  # int32, versions 0+, fixed32 in 0-9, unpacked32 in 10+
@@ -47,7 +44,7 @@ class LeaderState(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderState, int]:
-        self = new(LeaderState)
+        self = LeaderState()
         if version >= 10:
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4

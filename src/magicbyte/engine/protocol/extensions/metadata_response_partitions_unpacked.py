@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -34,8 +33,7 @@ _I = struct.Struct(">i")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponseBroker:
+class MetadataResponseBroker(Struct, gc=False, kw_only=True):
     """Brokers that are alive, with the address each has on the listener that received the request.
 
     node_id: Broker id (broker.id or node.id), by which the rest of the response refers to this broker.
@@ -67,7 +65,7 @@ class MetadataResponseBroker:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseBroker], int]:
         found: list[MetadataResponseBroker] = []
         for _ in range(count):
-            self = new(MetadataResponseBroker)
+            self = MetadataResponseBroker()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -79,8 +77,7 @@ class MetadataResponseBroker:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponsePartition:
+class MetadataResponsePartition(Struct, gc=False, kw_only=True):
     """Partitions of the topic, in no particular order.
 
     error_code: Error of this partition; 0 means none. 5 means that it has no leader now, 9 that a replica is not
@@ -122,7 +119,7 @@ class MetadataResponsePartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponsePartition], int]:
         found: list[MetadataResponsePartition] = []
         for _ in range(count):
-            self = new(MetadataResponsePartition)
+            self = MetadataResponsePartition()
             self.error_code, at = read_unpacked(data, at, 16, "error_code")
             self.partition_index, at = read_unpacked(data, at, 32, "partition_index")
             self.leader_id, at = read_unpacked(data, at, 32, "leader_id")
@@ -135,8 +132,7 @@ class MetadataResponsePartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponseTopic:
+class MetadataResponseTopic(Struct, gc=False, kw_only=True):
     """One entry for each requested topic, or for every topic that the caller may describe.
 
     error_code: Error of this topic; 0 means none. 3 is an unknown topic and 5 one that is just being created.
@@ -173,7 +169,7 @@ class MetadataResponseTopic:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[MetadataResponseTopic], int]:
         found: list[MetadataResponseTopic] = []
         for _ in range(count):
-            self = new(MetadataResponseTopic)
+            self = MetadataResponseTopic()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.name, at = read_string(data, at, True, "name")
@@ -195,8 +191,7 @@ class MetadataResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponsePartitionsUnpacked(Message):
+class MetadataResponsePartitionsUnpacked(Message, gc=False, kw_only=True):
     """MetadataResponse version 9 with the integers of its partitions unpacked (KIP-625), as the proposal's example has
     it. No broker speaks it.
 
@@ -210,8 +205,8 @@ class MetadataResponsePartitionsUnpacked(Message):
         operation number n. -2147483648 if not requested.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(9, 10)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(9, 10)
+    VALID_VERSIONS = range(9, 10)
+    FLEXIBLE_VERSIONS = range(9, 10)
 
     throttle_time_ms: int = 0  # int32, versions 9+, ignorable
     brokers: list[MetadataResponseBroker] = field(default_factory=list)  # []MetadataResponseBroker, versions 9+
@@ -236,7 +231,7 @@ class MetadataResponsePartitionsUnpacked(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponsePartitionsUnpacked, int]:
-        self = new(MetadataResponsePartitionsUnpacked)
+        self = MetadataResponsePartitionsUnpacked()
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.brokers, at = read_structs(data, at, True, 11, "brokers", MetadataResponseBroker._read_each, version)

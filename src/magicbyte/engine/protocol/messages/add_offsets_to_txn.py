@@ -8,18 +8,15 @@ AddOffsetsToTxnResponse: versions 0-4, flexible 3+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_unknown_tags, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _IH = struct.Struct(">ih")
 _QH = struct.Struct(">qh")
 
 
-@dataclass(slots=True, kw_only=True)
-class AddOffsetsToTxnRequest(Message):
+class AddOffsetsToTxnRequest(Message, gc=False, kw_only=True):
     """Tells the transaction coordinator that the transaction is going to commit offsets of a group, so that it is
     marked in __consumer_offsets as well.
 
@@ -29,9 +26,9 @@ class AddOffsetsToTxnRequest(Message):
     group_id: Group whose offsets will be committed.
     """
 
-    API_KEY: ClassVar[int | None] = 25
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 5)
+    API_KEY = 25
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(3, 5)
 
     transactional_id: str = ""  # string, versions 0+
     producer_id: int = 0  # int64, versions 0+
@@ -52,7 +49,7 @@ class AddOffsetsToTxnRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AddOffsetsToTxnRequest, int]:
-        self = new(AddOffsetsToTxnRequest)
+        self = AddOffsetsToTxnRequest()
         flexible = version >= 3
         self.transactional_id, at = read_string(data, at, flexible, "transactional_id")
         self.producer_id, self.producer_epoch = _QH.unpack_from(data, at)
@@ -65,8 +62,7 @@ class AddOffsetsToTxnRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddOffsetsToTxnResponse(Message):
+class AddOffsetsToTxnResponse(Message, gc=False, kw_only=True):
     """Whether the group's offsets are part of the transaction now.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -74,9 +70,9 @@ class AddOffsetsToTxnResponse(Message):
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
     """
 
-    API_KEY: ClassVar[int | None] = 25
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 5)
+    API_KEY = 25
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(3, 5)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -93,7 +89,7 @@ class AddOffsetsToTxnResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AddOffsetsToTxnResponse, int]:
-        self = new(AddOffsetsToTxnResponse)
+        self = AddOffsetsToTxnResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         if version >= 3:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -35,8 +34,7 @@ _ROWS_IH_CLASSIC = Rows("ih", flexible=False)
 _ROWS_IH_COMPACT = Rows("ih", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnTopic:
+class AddPartitionsToTxnTopic(Struct, gc=False, kw_only=True):
     """Partitions of one topic.
 
     name: Name of the topic.
@@ -64,7 +62,7 @@ class AddPartitionsToTxnTopic:
         flexible = version >= 3
         found: list[AddPartitionsToTxnTopic] = []
         for _ in range(count):
-            self = new(AddPartitionsToTxnTopic)
+            self = AddPartitionsToTxnTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
             if version >= 3:
@@ -75,8 +73,7 @@ class AddPartitionsToTxnTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnTransaction:
+class AddPartitionsToTxnTransaction(Struct, gc=False, kw_only=True):
     """Transactions to which partitions are added.
 
     transactional_id: Name of the transaction.
@@ -114,7 +111,7 @@ class AddPartitionsToTxnTransaction:
     ) -> tuple[list[AddPartitionsToTxnTransaction], int]:
         found: list[AddPartitionsToTxnTransaction] = []
         for _ in range(count):
-            self = new(AddPartitionsToTxnTransaction)
+            self = AddPartitionsToTxnTransaction()
             self.transactional_id, at = read_string(data, at, True, "transactional_id")
             self.producer_id, self.producer_epoch, self.verify_only = _QHT.unpack_from(data, at)
             at += 11
@@ -124,8 +121,7 @@ class AddPartitionsToTxnTransaction:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnRequest(Message):
+class AddPartitionsToTxnRequest(Message, gc=False, kw_only=True):
     """Tells the transaction coordinator which partitions a transaction is going to write to. From version 4 on brokers
     send it, for several transactions at once.
 
@@ -136,9 +132,9 @@ class AddPartitionsToTxnRequest(Message):
     v3_and_below_topics: Partitions to add, by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 24
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 6)
+    API_KEY = 24
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     # []AddPartitionsToTxnTransaction, versions 4+
     transactions: list[AddPartitionsToTxnTransaction] = field(default_factory=list)
@@ -175,7 +171,7 @@ class AddPartitionsToTxnRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnRequest, int]:
-        self = new(AddPartitionsToTxnRequest)
+        self = AddPartitionsToTxnRequest()
         flexible = version >= 3
         if version >= 4:
             self.transactions, at = read_structs(
@@ -212,8 +208,7 @@ class AddPartitionsToTxnRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnPartitionResult:
+class AddPartitionsToTxnPartitionResult(Struct, gc=False, kw_only=True):
     """Result of one partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -245,7 +240,7 @@ class AddPartitionsToTxnPartitionResult:
     ) -> tuple[list[AddPartitionsToTxnPartitionResult], int]:
         found: list[AddPartitionsToTxnPartitionResult] = []
         for _ in range(count):
-            self = new(AddPartitionsToTxnPartitionResult)
+            self = AddPartitionsToTxnPartitionResult()
             self.partition_index, self.partition_error_code = _IH.unpack_from(data, at)
             at += 6
             if version >= 3:
@@ -266,22 +261,21 @@ class AddPartitionsToTxnPartitionResult:
         if version >= 3:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(AddPartitionsToTxnPartitionResult)
+                self = AddPartitionsToTxnPartitionResult()
                 self.partition_index, self.partition_error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(AddPartitionsToTxnPartitionResult)
+                self = AddPartitionsToTxnPartitionResult()
                 self.partition_index, self.partition_error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnTopicResult:
+class AddPartitionsToTxnTopicResult(Struct, gc=False, kw_only=True):
     """Results of one topic.
 
     name: Name of the topic.
@@ -321,7 +315,7 @@ class AddPartitionsToTxnTopicResult:
         flexible = version >= 3
         found: list[AddPartitionsToTxnTopicResult] = []
         for _ in range(count):
-            self = new(AddPartitionsToTxnTopicResult)
+            self = AddPartitionsToTxnTopicResult()
             self.name, at = read_string(data, at, flexible, "name")
             self.results_by_partition, at = read_rows(
                 data,
@@ -340,8 +334,7 @@ class AddPartitionsToTxnTopicResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnResult:
+class AddPartitionsToTxnResult(Struct, gc=False, kw_only=True):
     """One result for each transaction of the request.
 
     transactional_id: Name of the transaction.
@@ -368,7 +361,7 @@ class AddPartitionsToTxnResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AddPartitionsToTxnResult], int]:
         found: list[AddPartitionsToTxnResult] = []
         for _ in range(count):
-            self = new(AddPartitionsToTxnResult)
+            self = AddPartitionsToTxnResult()
             self.transactional_id, at = read_string(data, at, True, "transactional_id")
             self.topic_results, at = read_structs(
                 data,
@@ -384,8 +377,7 @@ class AddPartitionsToTxnResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnResponse(Message):
+class AddPartitionsToTxnResponse(Message, gc=False, kw_only=True):
     """Which partitions belong to the transaction now; unless all could be added, none is.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -395,9 +387,9 @@ class AddPartitionsToTxnResponse(Message):
     results_by_topic_v3_and_below: Results by topic, for the only transaction of the request.
     """
 
-    API_KEY: ClassVar[int | None] = 24
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 6)
+    API_KEY = 24
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 4+, ignorable
@@ -435,7 +427,7 @@ class AddPartitionsToTxnResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AddPartitionsToTxnResponse, int]:
-        self = new(AddPartitionsToTxnResponse)
+        self = AddPartitionsToTxnResponse()
         flexible = version >= 3
         if version >= 4:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -35,8 +34,7 @@ _T = struct.Struct(">?")
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+class Listener(Struct, gc=False, kw_only=True):
     """Addresses at which the other voters reach the new one.
 
     name: Name of the listener, such as CONTROLLER.
@@ -65,7 +63,7 @@ class Listener:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
         found: list[Listener] = []
         for _ in range(count):
-            self = new(Listener)
+            self = Listener()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             (self.port,) = _UH.unpack_from(data, at)
@@ -75,8 +73,7 @@ class Listener:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddRaftVoterRequest(Message):
+class AddRaftVoterRequest(Message, gc=False, kw_only=True):
     """Makes a controller a voter of the KRaft quorum. It has to be started and to have caught up beforehand.
 
     cluster_id: Id of the cluster; null skips the check.
@@ -89,9 +86,9 @@ class AddRaftVoterRequest(Message):
         written it to its log.
     """
 
-    API_KEY: ClassVar[int | None] = 80
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 80
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     cluster_id: str | None = ""  # string, versions 0+, nullable
     timeout_ms: int = 0  # int32, versions 0+
@@ -118,7 +115,7 @@ class AddRaftVoterRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AddRaftVoterRequest, int]:
-        self = new(AddRaftVoterRequest)
+        self = AddRaftVoterRequest()
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         self.timeout_ms, self.voter_id = _II.unpack_from(data, at)
         at += 8
@@ -133,8 +130,7 @@ class AddRaftVoterRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AddRaftVoterResponse(Message):
+class AddRaftVoterResponse(Message, gc=False, kw_only=True):
     """Whether the voter was added.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -143,9 +139,9 @@ class AddRaftVoterResponse(Message):
     error_message: Error message; null without an error, or if the broker sends none.
     """
 
-    API_KEY: ClassVar[int | None] = 80
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 80
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -163,7 +159,7 @@ class AddRaftVoterResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AddRaftVoterResponse, int]:
-        self = new(AddRaftVoterResponse)
+        self = AddRaftVoterResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -8,27 +8,24 @@ AllocateProducerIdsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _IHQI = struct.Struct(">ihqi")
 _IQ = struct.Struct(">iq")
 
 
-@dataclass(slots=True, kw_only=True)
-class AllocateProducerIdsRequest(Message):
+class AllocateProducerIdsRequest(Message, gc=False, kw_only=True):
     """Sent by a broker to the controller: get a block of producer ids, to give them to producers one by one.
 
     broker_id: Broker that asks.
     broker_epoch: Epoch of that broker's registration; -1 if it has none.
     """
 
-    API_KEY: ClassVar[int | None] = 67
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 67
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     broker_id: int = 0  # int32, versions 0+
     broker_epoch: int = -1  # int64, versions 0+
@@ -44,15 +41,14 @@ class AllocateProducerIdsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AllocateProducerIdsRequest, int]:
-        self = new(AllocateProducerIdsRequest)
+        self = AllocateProducerIdsRequest()
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AllocateProducerIdsResponse(Message):
+class AllocateProducerIdsResponse(Message, gc=False, kw_only=True):
     """A block of producer ids that no other broker gets.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -62,9 +58,9 @@ class AllocateProducerIdsResponse(Message):
     producer_id_len: Number of ids in the block.
     """
 
-    API_KEY: ClassVar[int | None] = 67
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 67
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -82,7 +78,7 @@ class AllocateProducerIdsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AllocateProducerIdsResponse, int]:
-        self = new(AllocateProducerIdsResponse)
+        self = AllocateProducerIdsResponse()
         (
             self.throttle_time_ms,
             self.error_code,

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -31,8 +30,7 @@ _I = struct.Struct(">i")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasRequestEntityData:
+class AlterClientQuotasRequestEntityData(Struct, gc=False, kw_only=True):
     """The entity; several parts, such as a user and a client id, apply together.
 
     entity_type: Kind of this part: user, client-id or ip.
@@ -66,7 +64,7 @@ class AlterClientQuotasRequestEntityData:
         flexible = version >= 1
         found: list[AlterClientQuotasRequestEntityData] = []
         for _ in range(count):
-            self = new(AlterClientQuotasRequestEntityData)
+            self = AlterClientQuotasRequestEntityData()
             self.entity_type, at = read_string(data, at, flexible, "entity_type")
             self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
             if version >= 1:
@@ -77,8 +75,7 @@ class AlterClientQuotasRequestEntityData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OpData:
+class OpData(Struct, gc=False, kw_only=True):
     """Changes to make.
 
     key: Name of the quota: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate or
@@ -110,7 +107,7 @@ class OpData:
         flexible = version >= 1
         found: list[OpData] = []
         for _ in range(count):
-            self = new(OpData)
+            self = OpData()
             self.key, at = read_string(data, at, flexible, "key")
             self.value, self.remove = _DT.unpack_from(data, at)
             at += 9
@@ -122,8 +119,7 @@ class OpData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasRequestEntryData:
+class AlterClientQuotasRequestEntryData(Struct, gc=False, kw_only=True):
     """Whose quotas change, and how.
 
     entity: The entity; several parts, such as a user and a client id, apply together.
@@ -156,7 +152,7 @@ class AlterClientQuotasRequestEntryData:
         flexible = version >= 1
         found: list[AlterClientQuotasRequestEntryData] = []
         for _ in range(count):
-            self = new(AlterClientQuotasRequestEntryData)
+            self = AlterClientQuotasRequestEntryData()
             self.entity, at = read_structs(
                 data,
                 at,
@@ -175,17 +171,16 @@ class AlterClientQuotasRequestEntryData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasRequest(Message):
+class AlterClientQuotasRequest(Message, gc=False, kw_only=True):
     """Sets or removes quotas of users, client ids and addresses.
 
     entries: Whose quotas change, and how.
     validate_only: True only checks whether the change would be accepted.
     """
 
-    API_KEY: ClassVar[int | None] = 49
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 49
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     entries: list[AlterClientQuotasRequestEntryData] = field(default_factory=list)  # []EntryData, versions 0+
     validate_only: bool = False  # bool, versions 0+
@@ -203,7 +198,7 @@ class AlterClientQuotasRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasRequest, int]:
-        self = new(AlterClientQuotasRequest)
+        self = AlterClientQuotasRequest()
         flexible = version >= 1
         self.entries, at = read_structs(
             data,
@@ -223,8 +218,7 @@ class AlterClientQuotasRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasResponseEntityData:
+class AlterClientQuotasResponseEntityData(Struct, gc=False, kw_only=True):
     """The entity whose quotas were to be changed.
 
     entity_type: Kind of this part: user, client-id or ip.
@@ -257,7 +251,7 @@ class AlterClientQuotasResponseEntityData:
         flexible = version >= 1
         found: list[AlterClientQuotasResponseEntityData] = []
         for _ in range(count):
-            self = new(AlterClientQuotasResponseEntityData)
+            self = AlterClientQuotasResponseEntityData()
             self.entity_type, at = read_string(data, at, flexible, "entity_type")
             self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
             if version >= 1:
@@ -268,8 +262,7 @@ class AlterClientQuotasResponseEntityData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasResponseEntryData:
+class AlterClientQuotasResponseEntryData(Struct, gc=False, kw_only=True):
     """Results, one for each entry of the request.
 
     error_code: Error of this entry; 0 means changed.
@@ -305,7 +298,7 @@ class AlterClientQuotasResponseEntryData:
         flexible = version >= 1
         found: list[AlterClientQuotasResponseEntryData] = []
         for _ in range(count):
-            self = new(AlterClientQuotasResponseEntryData)
+            self = AlterClientQuotasResponseEntryData()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
@@ -326,8 +319,7 @@ class AlterClientQuotasResponseEntryData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterClientQuotasResponse(Message):
+class AlterClientQuotasResponse(Message, gc=False, kw_only=True):
     """Result of each change.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -335,9 +327,9 @@ class AlterClientQuotasResponse(Message):
     entries: Results, one for each entry of the request.
     """
 
-    API_KEY: ClassVar[int | None] = 49
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 49
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     entries: list[AlterClientQuotasResponseEntryData] = field(default_factory=list)  # []EntryData, versions 0+
@@ -355,7 +347,7 @@ class AlterClientQuotasResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterClientQuotasResponse, int]:
-        self = new(AlterClientQuotasResponse)
+        self = AlterClientQuotasResponse()
         flexible = version >= 1
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

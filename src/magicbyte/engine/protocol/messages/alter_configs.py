@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -30,8 +29,7 @@ _I = struct.Struct(">i")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterableConfig:
+class AlterableConfig(Struct, gc=False, kw_only=True):
     """All settings that it has from now on.
 
     name: Name of the setting.
@@ -59,7 +57,7 @@ class AlterableConfig:
         flexible = version >= 2
         found: list[AlterableConfig] = []
         for _ in range(count):
-            self = new(AlterableConfig)
+            self = AlterableConfig()
             self.name, at = read_string(data, at, flexible, "name")
             self.value, at = read_nullable_string(data, at, flexible, "value")
             if version >= 2:
@@ -70,8 +68,7 @@ class AlterableConfig:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterConfigsResource:
+class AlterConfigsResource(Struct, gc=False, kw_only=True):
     """Things to change.
 
     resource_type: Type of resource: 2 a topic, 4 a broker.
@@ -102,7 +99,7 @@ class AlterConfigsResource:
         flexible = version >= 2
         found: list[AlterConfigsResource] = []
         for _ in range(count):
-            self = new(AlterConfigsResource)
+            self = AlterConfigsResource()
             (self.resource_type,) = _B.unpack_from(data, at)
             at += 1
             self.resource_name, at = read_string(data, at, flexible, "resource_name")
@@ -115,8 +112,7 @@ class AlterConfigsResource:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterConfigsRequest(Message):
+class AlterConfigsRequest(Message, gc=False, kw_only=True):
     """Replaces all dynamic settings of a resource by those given here; others return to their defaults.
     IncrementalAlterConfigs is safer.
 
@@ -124,9 +120,9 @@ class AlterConfigsRequest(Message):
     validate_only: True only checks whether the change would be accepted.
     """
 
-    API_KEY: ClassVar[int | None] = 33
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 33
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     resources: list[AlterConfigsResource] = field(default_factory=list)  # []AlterConfigsResource, versions 0+
     validate_only: bool = False  # bool, versions 0+
@@ -144,7 +140,7 @@ class AlterConfigsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsRequest, int]:
-        self = new(AlterConfigsRequest)
+        self = AlterConfigsRequest()
         flexible = version >= 2
         self.resources, at = read_structs(data, at, flexible, 4, "resources", AlterConfigsResource._read_each, version)
         (self.validate_only,) = _T.unpack_from(data, at)
@@ -156,8 +152,7 @@ class AlterConfigsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Struct, gc=False, kw_only=True):
     """One result for each resource.
 
     error_code: Error of this resource; 0 means changed. 40 says that a value is not valid.
@@ -196,7 +191,7 @@ class AlterConfigsResourceResponse:
         flexible = version >= 2
         found: list[AlterConfigsResourceResponse] = []
         for _ in range(count):
-            self = new(AlterConfigsResourceResponse)
+            self = AlterConfigsResourceResponse()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
@@ -211,8 +206,7 @@ class AlterConfigsResourceResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterConfigsResponse(Message):
+class AlterConfigsResponse(Message, gc=False, kw_only=True):
     """Result of each change.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -220,9 +214,9 @@ class AlterConfigsResponse(Message):
     responses: One result for each resource.
     """
 
-    API_KEY: ClassVar[int | None] = 33
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 33
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     # []AlterConfigsResourceResponse, versions 0+
@@ -241,7 +235,7 @@ class AlterConfigsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterConfigsResponse, int]:
-        self = new(AlterConfigsResponse)
+        self = AlterConfigsResponse()
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

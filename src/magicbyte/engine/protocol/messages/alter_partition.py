@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -45,8 +44,7 @@ _SHAPES_IHII_II_COMPACT = Shapes("ihii[ii", flexible=True)
 _SHAPES_II_I_COMPACT = Shapes("ii[i", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerState:
+class BrokerState(Struct, gc=False, kw_only=True):
     """The in-sync replicas from now on, each with the epoch of its broker, so that a replica that restarted meanwhile
     does not slip in.
 
@@ -72,7 +70,7 @@ class BrokerState:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[BrokerState], int]:
         found: list[BrokerState] = []
         for _ in range(count):
-            self = new(BrokerState)
+            self = BrokerState()
             self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
             at += 12
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -84,15 +82,14 @@ class BrokerState:
         found: list[BrokerState] = []
         rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(BrokerState)
+            self = BrokerState()
             self.broker_id, self.broker_epoch = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionRequestPartitionData:
+class AlterPartitionRequestPartitionData(Struct, gc=False, kw_only=True):
     """Changes by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -155,7 +152,7 @@ class AlterPartitionRequestPartitionData:
     ) -> tuple[list[AlterPartitionRequestPartitionData], int]:
         found: list[AlterPartitionRequestPartitionData] = []
         for _ in range(count):
-            self = new(AlterPartitionRequestPartitionData)
+            self = AlterPartitionRequestPartitionData()
             if version >= 3:
                 self.partition_index, self.leader_epoch = _II.unpack_from(data, at)
                 at += 8
@@ -196,7 +193,7 @@ class AlterPartitionRequestPartitionData:
         if 1 <= version <= 2:
             rows, at = _ROWS_II_IBI_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(AlterPartitionRequestPartitionData)
+                self = AlterPartitionRequestPartitionData()
                 (
                     (self.partition_index, self.leader_epoch, self.leader_recovery_state, self.partition_epoch),
                     self.new_isr,
@@ -207,7 +204,7 @@ class AlterPartitionRequestPartitionData:
         elif version <= 0:
             rows, at = _ROWS_II_II_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(AlterPartitionRequestPartitionData)
+                self = AlterPartitionRequestPartitionData()
                 (self.partition_index, self.leader_epoch, self.partition_epoch), self.new_isr = row
                 self.new_isr_with_epochs = []
                 self.leader_recovery_state = 0
@@ -216,8 +213,7 @@ class AlterPartitionRequestPartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionRequestTopicData:
+class AlterPartitionRequestTopicData(Struct, gc=False, kw_only=True):
     """Changes by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -253,7 +249,7 @@ class AlterPartitionRequestTopicData:
     ) -> tuple[list[AlterPartitionRequestTopicData], int]:
         found: list[AlterPartitionRequestTopicData] = []
         for _ in range(count):
-            self = new(AlterPartitionRequestTopicData)
+            self = AlterPartitionRequestTopicData()
             if version >= 2:
                 self.topic_name = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -285,8 +281,7 @@ class AlterPartitionRequestTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionRequest(Message):
+class AlterPartitionRequest(Message, gc=False, kw_only=True):
     """Sent by a partition's leader to the controller: the in-sync replicas changed. Takes the place of writing to
     ZooKeeper (2.7 and later).
 
@@ -295,9 +290,9 @@ class AlterPartitionRequest(Message):
     topics: Changes by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 56
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4)
+    API_KEY = 56
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(4)
 
     broker_id: int = 0  # int32, versions 0+
     broker_epoch: int = -1  # int64, versions 0+
@@ -315,7 +310,7 @@ class AlterPartitionRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionRequest, int]:
-        self = new(AlterPartitionRequest)
+        self = AlterPartitionRequest()
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
         self.topics, at = read_structs(data, at, True, 3, "topics", AlterPartitionRequestTopicData._read_each, version)
@@ -323,8 +318,7 @@ class AlterPartitionRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionResponsePartitionData:
+class AlterPartitionResponsePartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -389,7 +383,7 @@ class AlterPartitionResponsePartitionData:
     ) -> tuple[list[AlterPartitionResponsePartitionData], int]:
         found: list[AlterPartitionResponsePartitionData] = []
         for _ in range(count):
-            self = new(AlterPartitionResponsePartitionData)
+            self = AlterPartitionResponsePartitionData()
             if version >= 1:
                 self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
                 at += 14
@@ -418,7 +412,7 @@ class AlterPartitionResponsePartitionData:
         if version >= 1:
             rows, at = _ROWS_IHII_IBI_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(AlterPartitionResponsePartitionData)
+                self = AlterPartitionResponsePartitionData()
                 (
                     (
                         self.partition_index,
@@ -435,7 +429,7 @@ class AlterPartitionResponsePartitionData:
         else:
             rows, at = _ROWS_IHII_II_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(AlterPartitionResponsePartitionData)
+                self = AlterPartitionResponsePartitionData()
                 (
                     (self.partition_index, self.error_code, self.leader_id, self.leader_epoch, self.partition_epoch),
                     self.isr,
@@ -446,8 +440,7 @@ class AlterPartitionResponsePartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionResponseTopicData:
+class AlterPartitionResponseTopicData(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -483,7 +476,7 @@ class AlterPartitionResponseTopicData:
     ) -> tuple[list[AlterPartitionResponseTopicData], int]:
         found: list[AlterPartitionResponseTopicData] = []
         for _ in range(count):
-            self = new(AlterPartitionResponseTopicData)
+            self = AlterPartitionResponseTopicData()
             if version >= 2:
                 self.topic_name = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -504,8 +497,7 @@ class AlterPartitionResponseTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionResponse(Message):
+class AlterPartitionResponse(Message, gc=False, kw_only=True):
     """The state of the partitions after the changes.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -514,9 +506,9 @@ class AlterPartitionResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 56
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4)
+    API_KEY = 56
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(4)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -534,7 +526,7 @@ class AlterPartitionResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionResponse, int]:
-        self = new(AlterPartitionResponse)
+        self = AlterPartitionResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.topics, at = read_structs(data, at, True, 3, "topics", AlterPartitionResponseTopicData._read_each, version)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_numbers,
     read_nullable_string,
     read_string,
@@ -34,8 +33,7 @@ _IT = struct.Struct(">i?")
 _ITH = struct.Struct(">i?h")
 
 
-@dataclass(slots=True, kw_only=True)
-class ReassignablePartition:
+class ReassignablePartition(Struct, gc=False, kw_only=True):
     """Partitions to move.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -62,7 +60,7 @@ class ReassignablePartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignablePartition], int]:
         found: list[ReassignablePartition] = []
         for _ in range(count):
-            self = new(ReassignablePartition)
+            self = ReassignablePartition()
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
             self.replicas, at = read_nullable_numbers(data, at, True, "i", "replicas")
@@ -71,8 +69,7 @@ class ReassignablePartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReassignableTopic:
+class ReassignableTopic(Struct, gc=False, kw_only=True):
     """Topics to move.
 
     name: Name of the topic.
@@ -98,7 +95,7 @@ class ReassignableTopic:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignableTopic], int]:
         found: list[ReassignableTopic] = []
         for _ in range(count):
-            self = new(ReassignableTopic)
+            self = ReassignableTopic()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, at = read_structs(
                 data,
@@ -114,8 +111,7 @@ class ReassignableTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionReassignmentsRequest(Message):
+class AlterPartitionReassignmentsRequest(Message, gc=False, kw_only=True):
     """Starts moving partitions to other brokers, or stops a move.
 
     timeout_ms: Milliseconds to wait until the moves are under way; their end is not waited for.
@@ -124,9 +120,9 @@ class AlterPartitionReassignmentsRequest(Message):
     topics: Topics to move.
     """
 
-    API_KEY: ClassVar[int | None] = 45
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 45
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     timeout_ms: int = 60000  # int32, versions 0+
     allow_replication_factor_change: bool = True  # bool, versions 1+
@@ -149,7 +145,7 @@ class AlterPartitionReassignmentsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionReassignmentsRequest, int]:
-        self = new(AlterPartitionReassignmentsRequest)
+        self = AlterPartitionReassignmentsRequest()
         if version >= 1:
             self.timeout_ms, self.allow_replication_factor_change = _IT.unpack_from(data, at)
             at += 5
@@ -162,8 +158,7 @@ class AlterPartitionReassignmentsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReassignablePartitionResponse:
+class ReassignablePartitionResponse(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -197,7 +192,7 @@ class ReassignablePartitionResponse:
     ) -> tuple[list[ReassignablePartitionResponse], int]:
         found: list[ReassignablePartitionResponse] = []
         for _ in range(count):
-            self = new(ReassignablePartitionResponse)
+            self = ReassignablePartitionResponse()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -206,8 +201,7 @@ class ReassignablePartitionResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReassignableTopicResponse:
+class ReassignableTopicResponse(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -234,7 +228,7 @@ class ReassignableTopicResponse:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReassignableTopicResponse], int]:
         found: list[ReassignableTopicResponse] = []
         for _ in range(count):
-            self = new(ReassignableTopicResponse)
+            self = ReassignableTopicResponse()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, at = read_structs(
                 data,
@@ -250,8 +244,7 @@ class ReassignableTopicResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterPartitionReassignmentsResponse(Message):
+class AlterPartitionReassignmentsResponse(Message, gc=False, kw_only=True):
     """Results of the requested moves.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -262,9 +255,9 @@ class AlterPartitionReassignmentsResponse(Message):
     responses: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 45
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 45
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     allow_replication_factor_change: bool = True  # bool, versions 1+, ignorable
@@ -288,7 +281,7 @@ class AlterPartitionReassignmentsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterPartitionReassignmentsResponse, int]:
-        self = new(AlterPartitionReassignmentsResponse)
+        self = AlterPartitionReassignmentsResponse()
         if version >= 1:
             self.throttle_time_ms, self.allow_replication_factor_change, self.error_code = _ITH.unpack_from(data, at)
             at += 7

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -32,8 +31,7 @@ _ROWS_IH_CLASSIC = Rows("ih", flexible=False)
 _ROWS_IH_COMPACT = Rows("ih", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirTopic:
+class AlterReplicaLogDirTopic(Struct, gc=False, kw_only=True):
     """Replicas to move there, by topic.
 
     name: Name of the topic.
@@ -61,7 +59,7 @@ class AlterReplicaLogDirTopic:
         flexible = version >= 2
         found: list[AlterReplicaLogDirTopic] = []
         for _ in range(count):
-            self = new(AlterReplicaLogDirTopic)
+            self = AlterReplicaLogDirTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
             if version >= 2:
@@ -72,8 +70,7 @@ class AlterReplicaLogDirTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDir:
+class AlterReplicaLogDir(Struct, gc=False, kw_only=True):
     """Directories to move to.
 
     path: Absolute path of the log directory on the broker.
@@ -101,7 +98,7 @@ class AlterReplicaLogDir:
         flexible = version >= 2
         found: list[AlterReplicaLogDir] = []
         for _ in range(count):
-            self = new(AlterReplicaLogDir)
+            self = AlterReplicaLogDir()
             self.path, at = read_string(data, at, flexible, "path")
             self.topics, at = read_structs(data, at, flexible, 3, "topics", AlterReplicaLogDirTopic._read_each, version)
             if version >= 2:
@@ -112,16 +109,15 @@ class AlterReplicaLogDir:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirsRequest(Message):
+class AlterReplicaLogDirsRequest(Message, gc=False, kw_only=True):
     """Moves replicas of a broker to another of its disks. Each broker is asked about its own replicas.
 
     dirs: Directories to move to.
     """
 
-    API_KEY: ClassVar[int | None] = 34
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 34
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     dirs: list[AlterReplicaLogDir] = field(default_factory=list)  # []AlterReplicaLogDir, versions 0+
     unknown_tags: Tags = ()
@@ -137,7 +133,7 @@ class AlterReplicaLogDirsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirsRequest, int]:
-        self = new(AlterReplicaLogDirsRequest)
+        self = AlterReplicaLogDirsRequest()
         flexible = version >= 2
         self.dirs, at = read_structs(data, at, flexible, 3, "dirs", AlterReplicaLogDir._read_each, version)
         if version >= 2:
@@ -147,8 +143,7 @@ class AlterReplicaLogDirsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirPartitionResult:
+class AlterReplicaLogDirPartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -180,7 +175,7 @@ class AlterReplicaLogDirPartitionResult:
     ) -> tuple[list[AlterReplicaLogDirPartitionResult], int]:
         found: list[AlterReplicaLogDirPartitionResult] = []
         for _ in range(count):
-            self = new(AlterReplicaLogDirPartitionResult)
+            self = AlterReplicaLogDirPartitionResult()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             if version >= 2:
@@ -201,22 +196,21 @@ class AlterReplicaLogDirPartitionResult:
         if version >= 2:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(AlterReplicaLogDirPartitionResult)
+                self = AlterReplicaLogDirPartitionResult()
                 self.partition_index, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(AlterReplicaLogDirPartitionResult)
+                self = AlterReplicaLogDirPartitionResult()
                 self.partition_index, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirTopicResult:
+class AlterReplicaLogDirTopicResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -250,7 +244,7 @@ class AlterReplicaLogDirTopicResult:
         flexible = version >= 2
         found: list[AlterReplicaLogDirTopicResult] = []
         for _ in range(count):
-            self = new(AlterReplicaLogDirTopicResult)
+            self = AlterReplicaLogDirTopicResult()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             self.partitions, at = read_rows(
                 data,
@@ -269,8 +263,7 @@ class AlterReplicaLogDirTopicResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirsResponse(Message):
+class AlterReplicaLogDirsResponse(Message, gc=False, kw_only=True):
     """Results of starting the moves; the response does not wait for their end.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -278,9 +271,9 @@ class AlterReplicaLogDirsResponse(Message):
     results: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 34
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 34
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     # []AlterReplicaLogDirTopicResult, versions 0+
@@ -299,7 +292,7 @@ class AlterReplicaLogDirsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterReplicaLogDirsResponse, int]:
-        self = new(AlterReplicaLogDirsResponse)
+        self = AlterReplicaLogDirsResponse()
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -35,8 +34,7 @@ _IQ = struct.Struct(">iq")
 _ROWS_IQ_COMPACT = Rows("iq", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterShareGroupOffsetsRequestPartition:
+class AlterShareGroupOffsetsRequestPartition(Struct, gc=False, kw_only=True):
     """New offsets, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -66,7 +64,7 @@ class AlterShareGroupOffsetsRequestPartition:
     ) -> tuple[list[AlterShareGroupOffsetsRequestPartition], int]:
         found: list[AlterShareGroupOffsetsRequestPartition] = []
         for _ in range(count):
-            self = new(AlterShareGroupOffsetsRequestPartition)
+            self = AlterShareGroupOffsetsRequestPartition()
             self.partition_index, self.start_offset = _IQ.unpack_from(data, at)
             at += 12
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -83,15 +81,14 @@ class AlterShareGroupOffsetsRequestPartition:
         found: list[AlterShareGroupOffsetsRequestPartition] = []
         rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(AlterShareGroupOffsetsRequestPartition)
+            self = AlterShareGroupOffsetsRequestPartition()
             self.partition_index, self.start_offset = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterShareGroupOffsetsRequestTopic:
+class AlterShareGroupOffsetsRequestTopic(Struct, gc=False, kw_only=True):
     """New offsets, by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -123,7 +120,7 @@ class AlterShareGroupOffsetsRequestTopic:
     ) -> tuple[list[AlterShareGroupOffsetsRequestTopic], int]:
         found: list[AlterShareGroupOffsetsRequestTopic] = []
         for _ in range(count):
-            self = new(AlterShareGroupOffsetsRequestTopic)
+            self = AlterShareGroupOffsetsRequestTopic()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.partitions, at = read_rows(
                 data,
@@ -139,17 +136,16 @@ class AlterShareGroupOffsetsRequestTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterShareGroupOffsetsRequest(Message):
+class AlterShareGroupOffsetsRequest(Message, gc=False, kw_only=True):
     """Sets from which offsets a share group reads; it must be without members.
 
     group_id: Share group whose offsets change.
     topics: New offsets, by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 91
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 91
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     group_id: str = ""  # string, versions 0+
     # []AlterShareGroupOffsetsRequestTopic, versions 0+
@@ -167,7 +163,7 @@ class AlterShareGroupOffsetsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsRequest, int]:
-        self = new(AlterShareGroupOffsetsRequest)
+        self = AlterShareGroupOffsetsRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_structs(
             data,
@@ -182,8 +178,7 @@ class AlterShareGroupOffsetsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterShareGroupOffsetsResponsePartition:
+class AlterShareGroupOffsetsResponsePartition(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -216,7 +211,7 @@ class AlterShareGroupOffsetsResponsePartition:
     ) -> tuple[list[AlterShareGroupOffsetsResponsePartition], int]:
         found: list[AlterShareGroupOffsetsResponsePartition] = []
         for _ in range(count):
-            self = new(AlterShareGroupOffsetsResponsePartition)
+            self = AlterShareGroupOffsetsResponsePartition()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -225,8 +220,7 @@ class AlterShareGroupOffsetsResponsePartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterShareGroupOffsetsResponseTopic:
+class AlterShareGroupOffsetsResponseTopic(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -261,7 +255,7 @@ class AlterShareGroupOffsetsResponseTopic:
     ) -> tuple[list[AlterShareGroupOffsetsResponseTopic], int]:
         found: list[AlterShareGroupOffsetsResponseTopic] = []
         for _ in range(count):
-            self = new(AlterShareGroupOffsetsResponseTopic)
+            self = AlterShareGroupOffsetsResponseTopic()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(
@@ -278,8 +272,7 @@ class AlterShareGroupOffsetsResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterShareGroupOffsetsResponse(Message):
+class AlterShareGroupOffsetsResponse(Message, gc=False, kw_only=True):
     """Which offsets were set.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -289,9 +282,9 @@ class AlterShareGroupOffsetsResponse(Message):
     responses: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 91
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 91
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -312,7 +305,7 @@ class AlterShareGroupOffsetsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterShareGroupOffsetsResponse, int]:
-        self = new(AlterShareGroupOffsetsResponse)
+        self = AlterShareGroupOffsetsResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_bytes,
     read_nullable_string,
     read_string,
@@ -33,8 +32,7 @@ _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class ScramCredentialDeletion:
+class ScramCredentialDeletion(Struct, gc=False, kw_only=True):
     """Credentials to remove.
 
     name: Name of the user.
@@ -60,7 +58,7 @@ class ScramCredentialDeletion:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ScramCredentialDeletion], int]:
         found: list[ScramCredentialDeletion] = []
         for _ in range(count):
-            self = new(ScramCredentialDeletion)
+            self = ScramCredentialDeletion()
             self.name, at = read_string(data, at, True, "name")
             (self.mechanism,) = _B.unpack_from(data, at)
             at += 1
@@ -69,8 +67,7 @@ class ScramCredentialDeletion:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ScramCredentialUpsertion:
+class ScramCredentialUpsertion(Struct, gc=False, kw_only=True):
     """Credentials to set, whether the user had some before or not.
 
     name: Name of the user.
@@ -104,7 +101,7 @@ class ScramCredentialUpsertion:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ScramCredentialUpsertion], int]:
         found: list[ScramCredentialUpsertion] = []
         for _ in range(count):
-            self = new(ScramCredentialUpsertion)
+            self = ScramCredentialUpsertion()
             self.name, at = read_string(data, at, True, "name")
             self.mechanism, self.iterations = _BI.unpack_from(data, at)
             at += 5
@@ -115,17 +112,16 @@ class ScramCredentialUpsertion:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterUserScramCredentialsRequest(Message):
+class AlterUserScramCredentialsRequest(Message, gc=False, kw_only=True):
     """Sets or removes the passwords of SCRAM users. Only salted hashes are sent.
 
     deletions: Credentials to remove.
     upsertions: Credentials to set, whether the user had some before or not.
     """
 
-    API_KEY: ClassVar[int | None] = 51
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 51
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     deletions: list[ScramCredentialDeletion] = field(default_factory=list)  # []ScramCredentialDeletion, versions 0+
     upsertions: list[ScramCredentialUpsertion] = field(default_factory=list)  # []ScramCredentialUpsertion, versions 0+
@@ -142,7 +138,7 @@ class AlterUserScramCredentialsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterUserScramCredentialsRequest, int]:
-        self = new(AlterUserScramCredentialsRequest)
+        self = AlterUserScramCredentialsRequest()
         self.deletions, at = read_structs(data, at, True, 3, "deletions", ScramCredentialDeletion._read_each, version)
         self.upsertions, at = read_structs(
             data,
@@ -157,8 +153,7 @@ class AlterUserScramCredentialsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterUserScramCredentialsResult:
+class AlterUserScramCredentialsResult(Struct, gc=False, kw_only=True):
     """One result per user, whether set or removed.
 
     user: Name of the user.
@@ -193,7 +188,7 @@ class AlterUserScramCredentialsResult:
     ) -> tuple[list[AlterUserScramCredentialsResult], int]:
         found: list[AlterUserScramCredentialsResult] = []
         for _ in range(count):
-            self = new(AlterUserScramCredentialsResult)
+            self = AlterUserScramCredentialsResult()
             self.user, at = read_string(data, at, True, "user")
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
@@ -203,8 +198,7 @@ class AlterUserScramCredentialsResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterUserScramCredentialsResponse(Message):
+class AlterUserScramCredentialsResponse(Message, gc=False, kw_only=True):
     """Result for each user's credentials.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -212,9 +206,9 @@ class AlterUserScramCredentialsResponse(Message):
     results: One result per user, whether set or removed.
     """
 
-    API_KEY: ClassVar[int | None] = 51
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 51
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     # []AlterUserScramCredentialsResult, versions 0+
@@ -232,7 +226,7 @@ class AlterUserScramCredentialsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AlterUserScramCredentialsResponse, int]:
-        self = new(AlterUserScramCredentialsResponse)
+        self = AlterUserScramCredentialsResponse()
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.results, at = read_structs(

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_string,
     read_structs,
     read_tags,
@@ -36,8 +35,7 @@ _ROWS_HHH_COMPACT = Rows("hhh", flexible=True)
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class ApiVersionsRequest(Message):
+class ApiVersionsRequest(Message, gc=False, kw_only=True):
     """Asks which requests the broker understands, in which versions. It may come before authentication, and its client
     needs to know nothing about the broker.
 
@@ -47,9 +45,9 @@ class ApiVersionsRequest(Message):
         hyphens only.
     """
 
-    API_KEY: ClassVar[int | None] = 18
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 5)
+    API_KEY = 18
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(3, 5)
 
     client_software_name: str = ""  # string, versions 3+, ignorable
     client_software_version: str = ""  # string, versions 3+, ignorable
@@ -68,7 +66,7 @@ class ApiVersionsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ApiVersionsRequest, int]:
-        self = new(ApiVersionsRequest)
+        self = ApiVersionsRequest()
         flexible = version >= 3
         if version >= 3:
             self.client_software_name, at = read_string(data, at, flexible, "client_software_name")
@@ -81,8 +79,7 @@ class ApiVersionsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ApiVersion:
+class ApiVersion(Struct, gc=False, kw_only=True):
     """Requests that the broker understands. After error 35 only the range for this one request, or nothing from brokers
     before 2.4.
 
@@ -111,7 +108,7 @@ class ApiVersion:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ApiVersion], int]:
         found: list[ApiVersion] = []
         for _ in range(count):
-            self = new(ApiVersion)
+            self = ApiVersion()
             self.api_key, self.min_version, self.max_version = _HHH.unpack_from(data, at)
             at += 6
             if version >= 3:
@@ -127,22 +124,21 @@ class ApiVersion:
         if version >= 3:
             rows, at = _ROWS_HHH_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(ApiVersion)
+                self = ApiVersion()
                 self.api_key, self.min_version, self.max_version = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_HHH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(ApiVersion)
+                self = ApiVersion()
                 self.api_key, self.min_version, self.max_version = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class SupportedFeatureKey:
+class SupportedFeatureKey(Struct, gc=False, kw_only=True):
     """Features that this broker could run, each with a range of levels.
 
     name: Name of the feature, such as metadata.version.
@@ -170,7 +166,7 @@ class SupportedFeatureKey:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[SupportedFeatureKey], int]:
         found: list[SupportedFeatureKey] = []
         for _ in range(count):
-            self = new(SupportedFeatureKey)
+            self = SupportedFeatureKey()
             self.name, at = read_string(data, at, True, "name")
             self.min_version, self.max_version = _HH.unpack_from(data, at)
             at += 4
@@ -179,8 +175,7 @@ class SupportedFeatureKey:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FinalizedFeatureKey:
+class FinalizedFeatureKey(Struct, gc=False, kw_only=True):
     """Features that are switched on in the whole cluster. Only to be trusted if the epoch is 0 or more.
 
     name: Name of the feature.
@@ -208,7 +203,7 @@ class FinalizedFeatureKey:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FinalizedFeatureKey], int]:
         found: list[FinalizedFeatureKey] = []
         for _ in range(count):
-            self = new(FinalizedFeatureKey)
+            self = FinalizedFeatureKey()
             self.name, at = read_string(data, at, True, "name")
             self.max_version_level, self.min_version_level = _HH.unpack_from(data, at)
             at += 4
@@ -217,8 +212,7 @@ class FinalizedFeatureKey:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ApiVersionsResponse(Message):
+class ApiVersionsResponse(Message, gc=False, kw_only=True):
     """The requests and versions that the broker understands, and the features of the cluster. Its header is always the
     oldest one, so that any client can read it.
 
@@ -235,9 +229,9 @@ class ApiVersionsResponse(Message):
     zk_migration_ready: Set by a KRaft controller that is ready to take over a cluster from ZooKeeper.
     """
 
-    API_KEY: ClassVar[int | None] = 18
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 5)
+    API_KEY = 18
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(3, 5)
 
     error_code: int = 0  # int16, versions 0+
     api_keys: list[ApiVersion] = field(default_factory=list)  # []ApiVersion, versions 0+
@@ -268,7 +262,7 @@ class ApiVersionsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ApiVersionsResponse, int]:
-        self = new(ApiVersionsResponse)
+        self = ApiVersionsResponse()
         flexible = version >= 3
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

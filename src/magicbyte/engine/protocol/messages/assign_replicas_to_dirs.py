@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_structs,
     read_unknown_tags,
     read_uuid,
@@ -33,8 +32,7 @@ _ROWS_IH_COMPACT = Rows("ih", flexible=True)
 _ROWS_I_COMPACT = Rows("i", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsRequestPartitionData:
+class AssignReplicasToDirsRequestPartitionData(Struct, gc=False, kw_only=True):
     """Replicas in it, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -62,7 +60,7 @@ class AssignReplicasToDirsRequestPartitionData:
     ) -> tuple[list[AssignReplicasToDirsRequestPartitionData], int]:
         found: list[AssignReplicasToDirsRequestPartitionData] = []
         for _ in range(count):
-            self = new(AssignReplicasToDirsRequestPartitionData)
+            self = AssignReplicasToDirsRequestPartitionData()
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -79,15 +77,14 @@ class AssignReplicasToDirsRequestPartitionData:
         found: list[AssignReplicasToDirsRequestPartitionData] = []
         rows, at = _ROWS_I_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(AssignReplicasToDirsRequestPartitionData)
+            self = AssignReplicasToDirsRequestPartitionData()
             (self.partition_index,) = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsRequestTopicData:
+class AssignReplicasToDirsRequestTopicData(Struct, gc=False, kw_only=True):
     """Replicas in it, by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -119,7 +116,7 @@ class AssignReplicasToDirsRequestTopicData:
     ) -> tuple[list[AssignReplicasToDirsRequestTopicData], int]:
         found: list[AssignReplicasToDirsRequestTopicData] = []
         for _ in range(count):
-            self = new(AssignReplicasToDirsRequestTopicData)
+            self = AssignReplicasToDirsRequestTopicData()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_rows(
                 data,
@@ -135,8 +132,7 @@ class AssignReplicasToDirsRequestTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsRequestDirectoryData:
+class AssignReplicasToDirsRequestDirectoryData(Struct, gc=False, kw_only=True):
     """Its directories with the replicas newly placed in them.
 
     id: Id of the directory.
@@ -167,7 +163,7 @@ class AssignReplicasToDirsRequestDirectoryData:
     ) -> tuple[list[AssignReplicasToDirsRequestDirectoryData], int]:
         found: list[AssignReplicasToDirsRequestDirectoryData] = []
         for _ in range(count):
-            self = new(AssignReplicasToDirsRequestDirectoryData)
+            self = AssignReplicasToDirsRequestDirectoryData()
             self.id, at = read_uuid(data, at)
             self.topics, at = read_structs(
                 data,
@@ -183,8 +179,7 @@ class AssignReplicasToDirsRequestDirectoryData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsRequest(Message):
+class AssignReplicasToDirsRequest(Message, gc=False, kw_only=True):
     """Sent by a broker to the controller: in which of its directories replicas lie, so that the loss of a disk concerns
     only those on it.
 
@@ -193,9 +188,9 @@ class AssignReplicasToDirsRequest(Message):
     directories: Its directories with the replicas newly placed in them.
     """
 
-    API_KEY: ClassVar[int | None] = 73
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 73
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     broker_id: int = 0  # int32, versions 0+
     broker_epoch: int = -1  # int64, versions 0+
@@ -214,7 +209,7 @@ class AssignReplicasToDirsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsRequest, int]:
-        self = new(AssignReplicasToDirsRequest)
+        self = AssignReplicasToDirsRequest()
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
         self.directories, at = read_structs(
@@ -230,8 +225,7 @@ class AssignReplicasToDirsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsResponsePartitionData:
+class AssignReplicasToDirsResponsePartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -261,7 +255,7 @@ class AssignReplicasToDirsResponsePartitionData:
     ) -> tuple[list[AssignReplicasToDirsResponsePartitionData], int]:
         found: list[AssignReplicasToDirsResponsePartitionData] = []
         for _ in range(count):
-            self = new(AssignReplicasToDirsResponsePartitionData)
+            self = AssignReplicasToDirsResponsePartitionData()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -278,15 +272,14 @@ class AssignReplicasToDirsResponsePartitionData:
         found: list[AssignReplicasToDirsResponsePartitionData] = []
         rows, at = _ROWS_IH_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(AssignReplicasToDirsResponsePartitionData)
+            self = AssignReplicasToDirsResponsePartitionData()
             self.partition_index, self.error_code = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsResponseTopicData:
+class AssignReplicasToDirsResponseTopicData(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -318,7 +311,7 @@ class AssignReplicasToDirsResponseTopicData:
     ) -> tuple[list[AssignReplicasToDirsResponseTopicData], int]:
         found: list[AssignReplicasToDirsResponseTopicData] = []
         for _ in range(count):
-            self = new(AssignReplicasToDirsResponseTopicData)
+            self = AssignReplicasToDirsResponseTopicData()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_rows(
                 data,
@@ -334,8 +327,7 @@ class AssignReplicasToDirsResponseTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsResponseDirectoryData:
+class AssignReplicasToDirsResponseDirectoryData(Struct, gc=False, kw_only=True):
     """Results by directory.
 
     id: Id of the directory.
@@ -366,7 +358,7 @@ class AssignReplicasToDirsResponseDirectoryData:
     ) -> tuple[list[AssignReplicasToDirsResponseDirectoryData], int]:
         found: list[AssignReplicasToDirsResponseDirectoryData] = []
         for _ in range(count):
-            self = new(AssignReplicasToDirsResponseDirectoryData)
+            self = AssignReplicasToDirsResponseDirectoryData()
             self.id, at = read_uuid(data, at)
             self.topics, at = read_structs(
                 data,
@@ -382,8 +374,7 @@ class AssignReplicasToDirsResponseDirectoryData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AssignReplicasToDirsResponse(Message):
+class AssignReplicasToDirsResponse(Message, gc=False, kw_only=True):
     """Whether the controller took over the places.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -392,9 +383,9 @@ class AssignReplicasToDirsResponse(Message):
     directories: Results by directory.
     """
 
-    API_KEY: ClassVar[int | None] = 73
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 73
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -413,7 +404,7 @@ class AssignReplicasToDirsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AssignReplicasToDirsResponse, int]:
-        self = new(AssignReplicasToDirsResponse)
+        self = AssignReplicasToDirsResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.directories, at = read_structs(

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -44,8 +43,7 @@ _ROWS_III_CLASSIC = Rows("iii", flexible=False)
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginQuorumEpochRequestPartitionData:
+class BeginQuorumEpochRequestPartitionData(Struct, gc=False, kw_only=True):
     """Quorums, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -83,7 +81,7 @@ class BeginQuorumEpochRequestPartitionData:
     ) -> tuple[list[BeginQuorumEpochRequestPartitionData], int]:
         found: list[BeginQuorumEpochRequestPartitionData] = []
         for _ in range(count):
-            self = new(BeginQuorumEpochRequestPartitionData)
+            self = BeginQuorumEpochRequestPartitionData()
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
             if version >= 1:
@@ -110,7 +108,7 @@ class BeginQuorumEpochRequestPartitionData:
         if version <= 0:
             rows, at = _ROWS_III_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(BeginQuorumEpochRequestPartitionData)
+                self = BeginQuorumEpochRequestPartitionData()
                 self.partition_index, self.leader_id, self.leader_epoch = row
                 self.voter_directory_id = NULL_UUID
                 self.unknown_tags = ()
@@ -118,8 +116,7 @@ class BeginQuorumEpochRequestPartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginQuorumEpochRequestTopicData:
+class BeginQuorumEpochRequestTopicData(Struct, gc=False, kw_only=True):
     """Quorums, by topic; the cluster has one, __cluster_metadata.
 
     topic_name: Name of the log, __cluster_metadata.
@@ -152,7 +149,7 @@ class BeginQuorumEpochRequestTopicData:
         flexible = version >= 1
         found: list[BeginQuorumEpochRequestTopicData] = []
         for _ in range(count):
-            self = new(BeginQuorumEpochRequestTopicData)
+            self = BeginQuorumEpochRequestTopicData()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             if version >= 1:
                 self.partitions, at = read_structs(
@@ -180,8 +177,7 @@ class BeginQuorumEpochRequestTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderEndpoint:
+class LeaderEndpoint(Struct, gc=False, kw_only=True):
     """Addresses at which the voters reach the leader.
 
     name: Name of the listener, such as CONTROLLER.
@@ -210,7 +206,7 @@ class LeaderEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderEndpoint], int]:
         found: list[LeaderEndpoint] = []
         for _ in range(count):
-            self = new(LeaderEndpoint)
+            self = LeaderEndpoint()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             (self.port,) = _UH.unpack_from(data, at)
@@ -220,8 +216,7 @@ class LeaderEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginQuorumEpochRequest(Message):
+class BeginQuorumEpochRequest(Message, gc=False, kw_only=True):
     """Sent by a newly elected leader of a KRaft quorum to the other voters: the epoch has begun, and it is mine.
 
     cluster_id: Id of the cluster; null skips the check.
@@ -230,9 +225,9 @@ class BeginQuorumEpochRequest(Message):
     leader_endpoints: Addresses at which the voters reach the leader.
     """
 
-    API_KEY: ClassVar[int | None] = 53
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 53
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     cluster_id: str | None = None  # string, versions 0+, nullable
     voter_id: int = -1  # int32, versions 1+, ignorable
@@ -256,7 +251,7 @@ class BeginQuorumEpochRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochRequest, int]:
-        self = new(BeginQuorumEpochRequest)
+        self = BeginQuorumEpochRequest()
         flexible = version >= 1
         self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
         if version >= 1:
@@ -290,8 +285,7 @@ class BeginQuorumEpochRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginQuorumEpochResponsePartitionData:
+class BeginQuorumEpochResponsePartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -326,7 +320,7 @@ class BeginQuorumEpochResponsePartitionData:
     ) -> tuple[list[BeginQuorumEpochResponsePartitionData], int]:
         found: list[BeginQuorumEpochResponsePartitionData] = []
         for _ in range(count):
-            self = new(BeginQuorumEpochResponsePartitionData)
+            self = BeginQuorumEpochResponsePartitionData()
             self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
             at += 14
             if version >= 1:
@@ -347,22 +341,21 @@ class BeginQuorumEpochResponsePartitionData:
         if version >= 1:
             rows, at = _ROWS_IHII_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(BeginQuorumEpochResponsePartitionData)
+                self = BeginQuorumEpochResponsePartitionData()
                 self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IHII_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(BeginQuorumEpochResponsePartitionData)
+                self = BeginQuorumEpochResponsePartitionData()
                 self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginQuorumEpochResponseTopicData:
+class BeginQuorumEpochResponseTopicData(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_name: Name of the log, __cluster_metadata.
@@ -396,7 +389,7 @@ class BeginQuorumEpochResponseTopicData:
         flexible = version >= 1
         found: list[BeginQuorumEpochResponseTopicData] = []
         for _ in range(count):
-            self = new(BeginQuorumEpochResponseTopicData)
+            self = BeginQuorumEpochResponseTopicData()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             self.partitions, at = read_rows(
                 data,
@@ -415,8 +408,7 @@ class BeginQuorumEpochResponseTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the leader named above.
 
     node_id: Node id of the leader.
@@ -445,7 +437,7 @@ class NodeEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
         found: list[NodeEndpoint] = []
         for _ in range(count):
-            self = new(NodeEndpoint)
+            self = NodeEndpoint()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -456,8 +448,7 @@ class NodeEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginQuorumEpochResponse(Message):
+class BeginQuorumEpochResponse(Message, gc=False, kw_only=True):
     """Whether the voter follows the new leader.
 
     error_code: Error of the whole request; 0 means none. 104 says that the cluster is another one.
@@ -465,9 +456,9 @@ class BeginQuorumEpochResponse(Message):
     node_endpoints: Addresses of the leader named above.
     """
 
-    API_KEY: ClassVar[int | None] = 53
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 53
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     error_code: int = 0  # int16, versions 0+
     topics: list[BeginQuorumEpochResponseTopicData] = field(default_factory=list)  # []TopicData, versions 0+
@@ -492,7 +483,7 @@ class BeginQuorumEpochResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[BeginQuorumEpochResponse, int]:
-        self = new(BeginQuorumEpochResponse)
+        self = BeginQuorumEpochResponse()
         flexible = version >= 1
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

@@ -8,13 +8,12 @@ BrokerHeartbeatResponse: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_array,
     read_nullable_array,
     read_tags,
@@ -32,8 +31,7 @@ _IHTTT = struct.Struct(">ih???")
 _IQQTT = struct.Struct(">iqq??")
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerHeartbeatRequest(Message):
+class BrokerHeartbeatRequest(Message, gc=False, kw_only=True):
     """Sent by a broker to the active controller at short intervals: it is alive, and up to which offset it has read the
     metadata. KRaft only.
 
@@ -47,9 +45,9 @@ class BrokerHeartbeatRequest(Message):
         say.
     """
 
-    API_KEY: ClassVar[int | None] = 63
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 63
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     broker_id: int = 0  # int32, versions 0+
     broker_epoch: int = -1  # int64, versions 0+
@@ -87,7 +85,7 @@ class BrokerHeartbeatRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[BrokerHeartbeatRequest, int]:
-        self = new(BrokerHeartbeatRequest)
+        self = BrokerHeartbeatRequest()
         (
             self.broker_id,
             self.broker_epoch,
@@ -148,8 +146,7 @@ class BrokerHeartbeatRequest(Message):
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerHeartbeatResponse(Message):
+class BrokerHeartbeatResponse(Message, gc=False, kw_only=True):
     """State of the broker at the controller.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -160,9 +157,9 @@ class BrokerHeartbeatResponse(Message):
     should_shut_down: True once the broker may stop.
     """
 
-    API_KEY: ClassVar[int | None] = 63
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 63
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -187,7 +184,7 @@ class BrokerHeartbeatResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[BrokerHeartbeatResponse, int]:
-        self = new(BrokerHeartbeatResponse)
+        self = BrokerHeartbeatResponse()
         (
             self.throttle_time_ms,
             self.error_code,

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_array,
     read_nullable_string,
     read_string,
@@ -40,8 +39,7 @@ _T = struct.Struct(">?")
 _UHH = struct.Struct(">Hh")
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+class Listener(Struct, gc=False, kw_only=True):
     """Addresses of the broker.
 
     name: Name of the listener, such as PLAINTEXT or INTERNAL.
@@ -72,7 +70,7 @@ class Listener:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
         found: list[Listener] = []
         for _ in range(count):
-            self = new(Listener)
+            self = Listener()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             self.port, self.security_protocol = _UHH.unpack_from(data, at)
@@ -82,8 +80,7 @@ class Listener:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Feature:
+class Feature(Struct, gc=False, kw_only=True):
     """Features that the broker can run, each with a range of levels.
 
     name: Name of the feature, such as metadata.version.
@@ -111,7 +108,7 @@ class Feature:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Feature], int]:
         found: list[Feature] = []
         for _ in range(count):
-            self = new(Feature)
+            self = Feature()
             self.name, at = read_string(data, at, True, "name")
             self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
             at += 4
@@ -120,8 +117,7 @@ class Feature:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerRegistrationRequest(Message):
+class BrokerRegistrationRequest(Message, gc=False, kw_only=True):
     """Sent by a broker that starts, to the active controller: its id and its addresses. KRaft only, or a migration to
     it.
 
@@ -137,9 +133,9 @@ class BrokerRegistrationRequest(Message):
         lost; -1 if there is none.
     """
 
-    API_KEY: ClassVar[int | None] = 62
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(5)
+    API_KEY = 62
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(5)
 
     broker_id: int = 0  # int32, versions 0+
     cluster_id: str = ""  # string, versions 0+
@@ -175,7 +171,7 @@ class BrokerRegistrationRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[BrokerRegistrationRequest, int]:
-        self = new(BrokerRegistrationRequest)
+        self = BrokerRegistrationRequest()
         (self.broker_id,) = _I.unpack_from(data, at)
         at += 4
         self.cluster_id, at = read_string(data, at, True, "cluster_id")
@@ -201,8 +197,7 @@ class BrokerRegistrationRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerRegistrationResponse(Message):
+class BrokerRegistrationResponse(Message, gc=False, kw_only=True):
     """Whether the broker is registered.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -212,9 +207,9 @@ class BrokerRegistrationResponse(Message):
     broker_epoch: Epoch of the registration, larger than any before; -1 with an error.
     """
 
-    API_KEY: ClassVar[int | None] = 62
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(5)
+    API_KEY = 62
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(5)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -231,7 +226,7 @@ class BrokerRegistrationResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[BrokerRegistrationResponse, int]:
-        self = new(BrokerRegistrationResponse)
+        self = BrokerRegistrationResponse()
         self.throttle_time_ms, self.error_code, self.broker_epoch = _IHQ.unpack_from(data, at)
         at += 14
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_array,
     read_nullable_string,
     read_numbers,
@@ -40,8 +39,7 @@ _II = struct.Struct(">ii")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupDescribeRequest(Message):
+class ConsumerGroupDescribeRequest(Message, gc=False, kw_only=True):
     """Asks for the state and the members of groups with the new consumer protocol (KIP-848); sent to their coordinator.
 
     group_ids: Groups to describe, by their group.id.
@@ -49,9 +47,9 @@ class ConsumerGroupDescribeRequest(Message):
         group.
     """
 
-    API_KEY: ClassVar[int | None] = 69
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 69
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     group_ids: list[str] = field(default_factory=list)  # []string, versions 0+
     include_authorized_operations: bool = False  # bool, versions 0+
@@ -68,7 +66,7 @@ class ConsumerGroupDescribeRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupDescribeRequest, int]:
-        self = new(ConsumerGroupDescribeRequest)
+        self = ConsumerGroupDescribeRequest()
         self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
         (self.include_authorized_operations,) = _T.unpack_from(data, at)
         at += 1
@@ -76,8 +74,7 @@ class ConsumerGroupDescribeRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+class TopicPartitions(Struct, gc=False, kw_only=True):
     """Partitions of one topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -106,7 +103,7 @@ class TopicPartitions:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
         found: list[TopicPartitions] = []
         for _ in range(count):
-            self = new(TopicPartitions)
+            self = TopicPartitions()
             self.topic_id, at = read_uuid(data, at)
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -115,8 +112,7 @@ class TopicPartitions:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Assignment:
+class Assignment(Struct, gc=False, kw_only=True):
     """A set of partitions.
 
     topic_partitions: The partitions, by topic.
@@ -135,7 +131,7 @@ class Assignment:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
-        self = new(Assignment)
+        self = Assignment()
         self.topic_partitions, at = read_structs(
             data,
             at,
@@ -152,8 +148,7 @@ class Assignment:
         return len(self.topic_partitions) > 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class Member:
+class Member(Struct, gc=False, kw_only=True):
     """Members of the group.
 
     member_id: Id of the member, the same for as long as it runs.
@@ -208,7 +203,7 @@ class Member:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Member], int]:
         found: list[Member] = []
         for _ in range(count):
-            self = new(Member)
+            self = Member()
             self.member_id, at = read_string(data, at, True, "member_id")
             self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
             self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
@@ -239,8 +234,7 @@ class Member:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribedGroup:
+class DescribedGroup(Struct, gc=False, kw_only=True):
     """One entry per group.
 
     error_code: Error of this group; 0 means none. 69 says that there is no such group, or that it has another
@@ -288,7 +282,7 @@ class DescribedGroup:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
         found: list[DescribedGroup] = []
         for _ in range(count):
-            self = new(DescribedGroup)
+            self = DescribedGroup()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -305,8 +299,7 @@ class DescribedGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupDescribeResponse(Message):
+class ConsumerGroupDescribeResponse(Message, gc=False, kw_only=True):
     """State, members, and current and target assignments of each group.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -314,9 +307,9 @@ class ConsumerGroupDescribeResponse(Message):
     groups: One entry per group.
     """
 
-    API_KEY: ClassVar[int | None] = 69
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 69
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     groups: list[DescribedGroup] = field(default_factory=list)  # []DescribedGroup, versions 0+
@@ -333,7 +326,7 @@ class ConsumerGroupDescribeResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupDescribeResponse, int]:
-        self = new(ConsumerGroupDescribeResponse)
+        self = ConsumerGroupDescribeResponse()
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.groups, at = read_structs(data, at, True, 20, "groups", DescribedGroup._read_each, version)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_array,
     read_nullable_string,
     read_nullable_struct,
@@ -42,8 +41,7 @@ _IH = struct.Struct(">ih")
 _II = struct.Struct(">ii")
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupHeartbeatRequestTopicPartitions:
+class ConsumerGroupHeartbeatRequestTopicPartitions(Struct, gc=False, kw_only=True):
     """Partitions that the member has now; null as before.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -74,7 +72,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions:
     ) -> tuple[list[ConsumerGroupHeartbeatRequestTopicPartitions], int]:
         found: list[ConsumerGroupHeartbeatRequestTopicPartitions] = []
         for _ in range(count):
-            self = new(ConsumerGroupHeartbeatRequestTopicPartitions)
+            self = ConsumerGroupHeartbeatRequestTopicPartitions()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -82,8 +80,7 @@ class ConsumerGroupHeartbeatRequestTopicPartitions:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupHeartbeatRequest(Message):
+class ConsumerGroupHeartbeatRequest(Message, gc=False, kw_only=True):
     """The one request of the new consumer protocol (KIP-848): joins, stays in, changes the subscription, confirms
     partitions, leaves. Fields left at their defaults did not change.
 
@@ -103,9 +100,9 @@ class ConsumerGroupHeartbeatRequest(Message):
     topic_partitions: Partitions that the member has now; null as before.
     """
 
-    API_KEY: ClassVar[int | None] = 68
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 68
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     group_id: str = ""  # string, versions 0+
     member_id: str = ""  # string, versions 0+
@@ -148,7 +145,7 @@ class ConsumerGroupHeartbeatRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupHeartbeatRequest, int]:
-        self = new(ConsumerGroupHeartbeatRequest)
+        self = ConsumerGroupHeartbeatRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.member_id, at = read_string(data, at, True, "member_id")
         (self.member_epoch,) = _I.unpack_from(data, at)
@@ -185,8 +182,7 @@ class ConsumerGroupHeartbeatRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupHeartbeatResponseTopicPartitions:
+class ConsumerGroupHeartbeatResponseTopicPartitions(Struct, gc=False, kw_only=True):
     """Partitions of one topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -221,7 +217,7 @@ class ConsumerGroupHeartbeatResponseTopicPartitions:
     ) -> tuple[list[ConsumerGroupHeartbeatResponseTopicPartitions], int]:
         found: list[ConsumerGroupHeartbeatResponseTopicPartitions] = []
         for _ in range(count):
-            self = new(ConsumerGroupHeartbeatResponseTopicPartitions)
+            self = ConsumerGroupHeartbeatResponseTopicPartitions()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -229,8 +225,7 @@ class ConsumerGroupHeartbeatResponseTopicPartitions:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Assignment:
+class Assignment(Struct, gc=False, kw_only=True):
     """Partitions that the member is to have; null as before.
 
     topic_partitions: The partitions, by topic.
@@ -256,7 +251,7 @@ class Assignment:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
-        self = new(Assignment)
+        self = Assignment()
         self.topic_partitions, at = read_structs(
             data,
             at,
@@ -270,8 +265,7 @@ class Assignment:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupHeartbeatResponse(Message):
+class ConsumerGroupHeartbeatResponse(Message, gc=False, kw_only=True):
     """The member's new assignment.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -285,9 +279,9 @@ class ConsumerGroupHeartbeatResponse(Message):
     assignment: Partitions that the member is to have; null as before.
     """
 
-    API_KEY: ClassVar[int | None] = 68
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 68
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -312,7 +306,7 @@ class ConsumerGroupHeartbeatResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupHeartbeatResponse, int]:
-        self = new(ConsumerGroupHeartbeatResponse)
+        self = ConsumerGroupHeartbeatResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -6,11 +6,10 @@ ConsumerProtocolAssignment: versions 0-3.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_view,
     read_numbers,
     read_string,
@@ -23,8 +22,7 @@ from magicbyte.engine.protocol.fields import (
 from magicbyte.engine.protocol.message import Message, Records, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartition:
+class TopicPartition(Struct, gc=False, kw_only=True):
     """Partitions that the consumer is to read.
 
     topic: Name of the topic, unique in the cluster.
@@ -45,15 +43,14 @@ class TopicPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
         found: list[TopicPartition] = []
         for _ in range(count):
-            self = new(TopicPartition)
+            self = TopicPartition()
             self.topic, at = read_string(data, at, False, "topic")
             self.partitions, at = read_numbers(data, at, False, "i", "partitions")
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerProtocolAssignment(Message):
+class ConsumerProtocolAssignment(Message, gc=False, kw_only=True):
     """Partitions assigned to a consumer: the assignment in SyncGroup of groups of type consumer, after an int16
     version.
 
@@ -61,8 +58,8 @@ class ConsumerProtocolAssignment(Message):
     user_data: Bytes from the assignor to its own counterpart in the consumer; null if it needs none.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(0)
 
     assigned_partitions: list[TopicPartition] = field(default_factory=list)  # []TopicPartition, versions 0+
     user_data: Records | None = None  # bytes, versions 0+, nullable
@@ -73,7 +70,7 @@ class ConsumerProtocolAssignment(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerProtocolAssignment, int]:
-        self = new(ConsumerProtocolAssignment)
+        self = ConsumerProtocolAssignment()
         self.assigned_partitions, at = read_structs(
             data,
             at,

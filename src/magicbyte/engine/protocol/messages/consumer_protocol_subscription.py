@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_nullable_string,
     read_nullable_view,
@@ -30,8 +29,7 @@ from magicbyte.engine.protocol.message import Message, Records, Writer
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartition:
+class TopicPartition(Struct, gc=False, kw_only=True):
     """Partitions that the consumer has now and would keep if it may (cooperative rebalancing).
 
     topic: Name of the topic, unique in the cluster.
@@ -52,15 +50,14 @@ class TopicPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
         found: list[TopicPartition] = []
         for _ in range(count):
-            self = new(TopicPartition)
+            self = TopicPartition()
             self.topic, at = read_string(data, at, False, "topic")
             self.partitions, at = read_numbers(data, at, False, "i", "partitions")
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerProtocolSubscription(Message):
+class ConsumerProtocolSubscription(Message, gc=False, kw_only=True):
     """Topics to which a consumer subscribes: the metadata in JoinGroup of groups of type consumer, after an int16
     version.
 
@@ -73,8 +70,8 @@ class ConsumerProtocolSubscription(Message):
         has none.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(0)
 
     topics: list[str] = field(default_factory=list)  # []string, versions 0+
     user_data: Records | None = None  # bytes, versions 0+, nullable
@@ -95,7 +92,7 @@ class ConsumerProtocolSubscription(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerProtocolSubscription, int]:
-        self = new(ConsumerProtocolSubscription)
+        self = ConsumerProtocolSubscription()
         self.topics, at = read_array(data, at, False, 2, "topics", read_string, False, "topics")
         self.user_data, at = read_nullable_view(data, at, False, "user_data")
         if version >= 1:

@@ -6,17 +6,13 @@ ControlRecordTypeSchema: version 0.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new
 from magicbyte.engine.protocol.message import Message, Writer
 
 _H = struct.Struct(">h")
 
 
-@dataclass(slots=True, kw_only=True)
-class ControlRecordTypeSchema(Message):
+class ControlRecordTypeSchema(Message, gc=False, kw_only=True):
     """Key of a control record, after an int16 version: which kind it is. Control records lie in batches of their own,
     and clients do not see them.
 
@@ -24,8 +20,8 @@ class ControlRecordTypeSchema(Message):
         KRaft voters.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(0)
 
     type: int = 0  # int16, versions 0+
 
@@ -35,7 +31,7 @@ class ControlRecordTypeSchema(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ControlRecordTypeSchema, int]:
-        self = new(ControlRecordTypeSchema)
+        self = ControlRecordTypeSchema()
         (self.type,) = _H.unpack_from(data, at)
         at += 2
         return self, at

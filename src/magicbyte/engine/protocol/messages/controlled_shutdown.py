@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -28,8 +27,7 @@ _I = struct.Struct(">i")
 _IQ = struct.Struct(">iq")
 
 
-@dataclass(slots=True, kw_only=True)
-class ControlledShutdownRequest(Message):
+class ControlledShutdownRequest(Message, gc=False, kw_only=True):
     """A broker that is about to stop asks the controller to move its leaderships away. Version 0 has a header of its
     own, without a client id.
 
@@ -38,9 +36,9 @@ class ControlledShutdownRequest(Message):
         the check.
     """
 
-    API_KEY: ClassVar[int | None] = 7
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 4)
+    API_KEY = 7
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(3, 4)
 
     broker_id: int = 0  # int32, versions 0+
     broker_epoch: int = -1  # int64, versions 2+, ignorable
@@ -60,7 +58,7 @@ class ControlledShutdownRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ControlledShutdownRequest, int]:
-        self = new(ControlledShutdownRequest)
+        self = ControlledShutdownRequest()
         if version >= 2:
             self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
             at += 12
@@ -75,8 +73,7 @@ class ControlledShutdownRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class RemainingPartition:
+class RemainingPartition(Struct, gc=False, kw_only=True):
     """Partitions that the broker still leads, for lack of another in-sync replica; it asks again while there are any.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -104,7 +101,7 @@ class RemainingPartition:
         flexible = version >= 3
         found: list[RemainingPartition] = []
         for _ in range(count):
-            self = new(RemainingPartition)
+            self = RemainingPartition()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
@@ -116,8 +113,7 @@ class RemainingPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ControlledShutdownResponse(Message):
+class ControlledShutdownResponse(Message, gc=False, kw_only=True):
     """Whether the broker may stop.
 
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
@@ -125,9 +121,9 @@ class ControlledShutdownResponse(Message):
         while there are any.
     """
 
-    API_KEY: ClassVar[int | None] = 7
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 4)
+    API_KEY = 7
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(3, 4)
 
     error_code: int = 0  # int16, versions 0+
     remaining_partitions: list[RemainingPartition] = field(default_factory=list)  # []RemainingPartition, versions 0+
@@ -145,7 +141,7 @@ class ControlledShutdownResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ControlledShutdownResponse, int]:
-        self = new(ControlledShutdownResponse)
+        self = ControlledShutdownResponse()
         flexible = version >= 3
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

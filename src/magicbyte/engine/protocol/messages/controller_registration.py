@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -36,8 +35,7 @@ _T = struct.Struct(">?")
 _UHH = struct.Struct(">Hh")
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+class Listener(Struct, gc=False, kw_only=True):
     """Addresses of the controller.
 
     name: Name of the listener, such as CONTROLLER.
@@ -68,7 +66,7 @@ class Listener:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
         found: list[Listener] = []
         for _ in range(count):
-            self = new(Listener)
+            self = Listener()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             self.port, self.security_protocol = _UHH.unpack_from(data, at)
@@ -78,8 +76,7 @@ class Listener:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Feature:
+class Feature(Struct, gc=False, kw_only=True):
     """Features that the controller can run, each with a range of levels.
 
     name: Name of the feature, such as metadata.version.
@@ -107,7 +104,7 @@ class Feature:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Feature], int]:
         found: list[Feature] = []
         for _ in range(count):
-            self = new(Feature)
+            self = Feature()
             self.name, at = read_string(data, at, True, "name")
             self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
             at += 4
@@ -116,8 +113,7 @@ class Feature:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerRegistrationRequest(Message):
+class ControllerRegistrationRequest(Message, gc=False, kw_only=True):
     """Sent by a controller to the active one: its addresses and features. KRaft only.
 
     controller_id: Controller that registers.
@@ -127,9 +123,9 @@ class ControllerRegistrationRequest(Message):
     features: Features that the controller can run, each with a range of levels.
     """
 
-    API_KEY: ClassVar[int | None] = 70
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 70
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     controller_id: int = 0  # int32, versions 0+
     incarnation_id: UUID = NULL_UUID  # uuid, versions 0+
@@ -152,7 +148,7 @@ class ControllerRegistrationRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ControllerRegistrationRequest, int]:
-        self = new(ControllerRegistrationRequest)
+        self = ControllerRegistrationRequest()
         (self.controller_id,) = _I.unpack_from(data, at)
         at += 4
         self.incarnation_id, at = read_uuid(data, at)
@@ -164,8 +160,7 @@ class ControllerRegistrationRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerRegistrationResponse(Message):
+class ControllerRegistrationResponse(Message, gc=False, kw_only=True):
     """Whether the controller is registered.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -174,9 +169,9 @@ class ControllerRegistrationResponse(Message):
     error_message: Error message; null without an error, or if the broker sends none.
     """
 
-    API_KEY: ClassVar[int | None] = 70
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 70
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -194,7 +189,7 @@ class ControllerRegistrationResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ControllerRegistrationResponse, int]:
-        self = new(ControllerRegistrationResponse)
+        self = ControllerRegistrationResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -31,8 +30,7 @@ _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class AclCreation:
+class AclCreation(Struct, gc=False, kw_only=True):
     """Rules to add.
 
     resource_type: Kind of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user
@@ -81,7 +79,7 @@ class AclCreation:
         flexible = version >= 2
         found: list[AclCreation] = []
         for _ in range(count):
-            self = new(AclCreation)
+            self = AclCreation()
             (self.resource_type,) = _B.unpack_from(data, at)
             at += 1
             self.resource_name, at = read_string(data, at, flexible, "resource_name")
@@ -102,16 +100,15 @@ class AclCreation:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateAclsRequest(Message):
+class CreateAclsRequest(Message, gc=False, kw_only=True):
     """Adds access rules.
 
     creations: Rules to add.
     """
 
-    API_KEY: ClassVar[int | None] = 30
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 30
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     creations: list[AclCreation] = field(default_factory=list)  # []AclCreation, versions 0+
     unknown_tags: Tags = ()
@@ -127,7 +124,7 @@ class CreateAclsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreateAclsRequest, int]:
-        self = new(CreateAclsRequest)
+        self = CreateAclsRequest()
         flexible = version >= 2
         self.creations, at = read_structs(data, at, flexible, 8, "creations", AclCreation._read_each, version)
         if version >= 2:
@@ -137,8 +134,7 @@ class CreateAclsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AclCreationResult:
+class AclCreationResult(Struct, gc=False, kw_only=True):
     """One result for each rule, in the order of the request.
 
     error_code: Error of this rule; 0 means added. 54 says that the brokers have no authorizer.
@@ -166,7 +162,7 @@ class AclCreationResult:
         flexible = version >= 2
         found: list[AclCreationResult] = []
         for _ in range(count):
-            self = new(AclCreationResult)
+            self = AclCreationResult()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
@@ -178,8 +174,7 @@ class AclCreationResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateAclsResponse(Message):
+class CreateAclsResponse(Message, gc=False, kw_only=True):
     """Which rules were added.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -187,9 +182,9 @@ class CreateAclsResponse(Message):
     results: One result for each rule, in the order of the request.
     """
 
-    API_KEY: ClassVar[int | None] = 30
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 30
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     results: list[AclCreationResult] = field(default_factory=list)  # []AclCreationResult, versions 0+
@@ -207,7 +202,7 @@ class CreateAclsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreateAclsResponse, int]:
-        self = new(CreateAclsResponse)
+        self = CreateAclsResponse()
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

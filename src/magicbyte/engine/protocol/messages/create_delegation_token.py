@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_bytes,
     read_nullable_string,
     read_string,
@@ -34,8 +33,7 @@ _Q = struct.Struct(">q")
 _QQQ = struct.Struct(">qqq")
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableRenewers:
+class CreatableRenewers(Struct, gc=False, kw_only=True):
     """Principals besides the owner that may renew the token.
 
     principal_type: Kind of the principal; only User is known.
@@ -63,7 +61,7 @@ class CreatableRenewers:
         flexible = version >= 2
         found: list[CreatableRenewers] = []
         for _ in range(count):
-            self = new(CreatableRenewers)
+            self = CreatableRenewers()
             self.principal_type, at = read_string(data, at, flexible, "principal_type")
             self.principal_name, at = read_string(data, at, flexible, "principal_name")
             if version >= 2:
@@ -74,8 +72,7 @@ class CreatableRenewers:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateDelegationTokenRequest(Message):
+class CreateDelegationTokenRequest(Message, gc=False, kw_only=True):
     """Makes a token that lets others log in as a user for some time, without the user's own password.
 
     owner_principal_type: Kind of the principal that the token is for, such as User; null or empty makes it for the
@@ -86,9 +83,9 @@ class CreateDelegationTokenRequest(Message):
         delegation.token.max.lifetime.ms.
     """
 
-    API_KEY: ClassVar[int | None] = 38
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 38
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     owner_principal_type: str | None = ""  # string, versions 3+, nullable
     owner_principal_name: str | None = ""  # string, versions 3+, nullable
@@ -115,7 +112,7 @@ class CreateDelegationTokenRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreateDelegationTokenRequest, int]:
-        self = new(CreateDelegationTokenRequest)
+        self = CreateDelegationTokenRequest()
         flexible = version >= 2
         if version >= 3:
             self.owner_principal_type, at = read_nullable_string(data, at, flexible, "owner_principal_type")
@@ -133,8 +130,7 @@ class CreateDelegationTokenRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateDelegationTokenResponse(Message):
+class CreateDelegationTokenResponse(Message, gc=False, kw_only=True):
     """The new token. A client with its id and its secret can log in with SCRAM as the owner.
 
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
@@ -151,9 +147,9 @@ class CreateDelegationTokenResponse(Message):
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.
     """
 
-    API_KEY: ClassVar[int | None] = 38
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 38
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     error_code: int = 0  # int16, versions 0+
     principal_type: str = ""  # string, versions 0+
@@ -192,7 +188,7 @@ class CreateDelegationTokenResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreateDelegationTokenResponse, int]:
-        self = new(CreateDelegationTokenResponse)
+        self = CreateDelegationTokenResponse()
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_nullable_structs,
     read_numbers,
@@ -33,8 +32,7 @@ _I = struct.Struct(">i")
 _IT = struct.Struct(">i?")
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsAssignment:
+class CreatePartitionsAssignment(Struct, gc=False, kw_only=True):
     """Brokers for each new partition, in order; null lets the controller choose.
 
     broker_ids: Brokers that get a replica, the preferred leader first.
@@ -59,7 +57,7 @@ class CreatePartitionsAssignment:
         flexible = version >= 2
         found: list[CreatePartitionsAssignment] = []
         for _ in range(count):
-            self = new(CreatePartitionsAssignment)
+            self = CreatePartitionsAssignment()
             self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
             if version >= 2:
                 self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -69,8 +67,7 @@ class CreatePartitionsAssignment:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsTopic:
+class CreatePartitionsTopic(Struct, gc=False, kw_only=True):
     """Topics that grow.
 
     name: Name of the topic.
@@ -102,7 +99,7 @@ class CreatePartitionsTopic:
         flexible = version >= 2
         found: list[CreatePartitionsTopic] = []
         for _ in range(count):
-            self = new(CreatePartitionsTopic)
+            self = CreatePartitionsTopic()
             self.name, at = read_string(data, at, flexible, "name")
             (self.count,) = _I.unpack_from(data, at)
             at += 4
@@ -123,8 +120,7 @@ class CreatePartitionsTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsRequest(Message):
+class CreatePartitionsRequest(Message, gc=False, kw_only=True):
     """Gives topics more partitions. There is no way back, and keys may go to other partitions than before.
 
     topics: Topics that grow.
@@ -133,9 +129,9 @@ class CreatePartitionsRequest(Message):
     validate_only: True only checks whether it could be done.
     """
 
-    API_KEY: ClassVar[int | None] = 37
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 37
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     topics: list[CreatePartitionsTopic] = field(default_factory=list)  # []CreatePartitionsTopic, versions 0+
     timeout_ms: int = 0  # int32, versions 0+
@@ -154,7 +150,7 @@ class CreatePartitionsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsRequest, int]:
-        self = new(CreatePartitionsRequest)
+        self = CreatePartitionsRequest()
         flexible = version >= 2
         self.topics, at = read_structs(data, at, flexible, 7, "topics", CreatePartitionsTopic._read_each, version)
         self.timeout_ms, self.validate_only = _IT.unpack_from(data, at)
@@ -166,8 +162,7 @@ class CreatePartitionsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsTopicResult:
+class CreatePartitionsTopicResult(Struct, gc=False, kw_only=True):
     """One result per topic.
 
     name: Name of the topic.
@@ -204,7 +199,7 @@ class CreatePartitionsTopicResult:
         flexible = version >= 2
         found: list[CreatePartitionsTopicResult] = []
         for _ in range(count):
-            self = new(CreatePartitionsTopicResult)
+            self = CreatePartitionsTopicResult()
             self.name, at = read_string(data, at, flexible, "name")
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
@@ -217,8 +212,7 @@ class CreatePartitionsTopicResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatePartitionsResponse(Message):
+class CreatePartitionsResponse(Message, gc=False, kw_only=True):
     """Result for each topic.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -226,9 +220,9 @@ class CreatePartitionsResponse(Message):
     results: One result per topic.
     """
 
-    API_KEY: ClassVar[int | None] = 37
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 37
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     # []CreatePartitionsTopicResult, versions 0+
@@ -247,7 +241,7 @@ class CreatePartitionsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreatePartitionsResponse, int]:
-        self = new(CreatePartitionsResponse)
+        self = CreatePartitionsResponse()
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

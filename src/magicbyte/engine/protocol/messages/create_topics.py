@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_nullable_structs,
     read_numbers,
@@ -46,8 +45,7 @@ _SHAPES_I_I_COMPACT = Shapes("i[i", flexible=True)
 _TBT = struct.Struct(">?b?")
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableReplicaAssignment:
+class CreatableReplicaAssignment(Struct, gc=False, kw_only=True):
     """Brokers for each partition, to place them by hand; empty lets the controller choose.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -80,7 +78,7 @@ class CreatableReplicaAssignment:
         flexible = version >= 5
         found: list[CreatableReplicaAssignment] = []
         for _ in range(count):
-            self = new(CreatableReplicaAssignment)
+            self = CreatableReplicaAssignment()
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
             self.broker_ids, at = read_numbers(data, at, flexible, "i", "broker_ids")
@@ -97,22 +95,21 @@ class CreatableReplicaAssignment:
         if version >= 5:
             rows, at = _ROWS_I_I_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(CreatableReplicaAssignment)
+                self = CreatableReplicaAssignment()
                 (self.partition_index,), self.broker_ids = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(CreatableReplicaAssignment)
+                self = CreatableReplicaAssignment()
                 (self.partition_index,), self.broker_ids = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableTopicConfig:
+class CreatableTopicConfig(Struct, gc=False, kw_only=True):
     """Settings of the topic that differ from the broker's defaults.
 
     name: Name of the setting, such as cleanup.policy.
@@ -140,7 +137,7 @@ class CreatableTopicConfig:
         flexible = version >= 5
         found: list[CreatableTopicConfig] = []
         for _ in range(count):
-            self = new(CreatableTopicConfig)
+            self = CreatableTopicConfig()
             self.name, at = read_string(data, at, flexible, "name")
             self.value, at = read_nullable_string(data, at, flexible, "value")
             if version >= 5:
@@ -151,8 +148,7 @@ class CreatableTopicConfig:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableTopic:
+class CreatableTopic(Struct, gc=False, kw_only=True):
     """Topics to create.
 
     name: Name of the topic: up to 249 letters, digits, dots, underscores and hyphens.
@@ -191,7 +187,7 @@ class CreatableTopic:
         flexible = version >= 5
         found: list[CreatableTopic] = []
         for _ in range(count):
-            self = new(CreatableTopic)
+            self = CreatableTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.num_partitions, self.replication_factor = _IH.unpack_from(data, at)
             at += 6
@@ -205,8 +201,7 @@ class CreatableTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateTopicsRequest(Message):
+class CreateTopicsRequest(Message, gc=False, kw_only=True):
     """Creates topics. Sent to the controller, or in KRaft mode to any broker, which forwards it.
 
     topics: Topics to create.
@@ -214,9 +209,9 @@ class CreateTopicsRequest(Message):
     validate_only: True only checks whether the topics could be created.
     """
 
-    API_KEY: ClassVar[int | None] = 19
-    VALID_VERSIONS: ClassVar[range] = range(8)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(5, 8)
+    API_KEY = 19
+    VALID_VERSIONS = range(8)
+    FLEXIBLE_VERSIONS = range(5, 8)
 
     topics: list[CreatableTopic] = field(default_factory=list)  # []CreatableTopic, versions 0+
     timeout_ms: int = 60000  # int32, versions 0+
@@ -240,7 +235,7 @@ class CreateTopicsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreateTopicsRequest, int]:
-        self = new(CreateTopicsRequest)
+        self = CreateTopicsRequest()
         flexible = version >= 5
         self.topics, at = read_structs(data, at, flexible, 10, "topics", CreatableTopic._read_each, version)
         if version >= 1:
@@ -257,8 +252,7 @@ class CreateTopicsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableTopicConfigs:
+class CreatableTopicConfigs(Struct, gc=False, kw_only=True):
     """All settings in force for the topic; null with an error, or if the caller may not read them.
 
     name: Name of the setting.
@@ -292,7 +286,7 @@ class CreatableTopicConfigs:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CreatableTopicConfigs], int]:
         found: list[CreatableTopicConfigs] = []
         for _ in range(count):
-            self = new(CreatableTopicConfigs)
+            self = CreatableTopicConfigs()
             self.name, at = read_string(data, at, True, "name")
             self.value, at = read_nullable_string(data, at, True, "value")
             self.read_only, self.config_source, self.is_sensitive = _TBT.unpack_from(data, at)
@@ -302,8 +296,7 @@ class CreatableTopicConfigs:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CreatableTopicResult:
+class CreatableTopicResult(Struct, gc=False, kw_only=True):
     """One result per topic.
 
     name: Name of the topic.
@@ -357,7 +350,7 @@ class CreatableTopicResult:
         flexible = version >= 5
         found: list[CreatableTopicResult] = []
         for _ in range(count):
-            self = new(CreatableTopicResult)
+            self = CreatableTopicResult()
             self.name, at = read_string(data, at, flexible, "name")
             if version >= 7:
                 self.topic_id, at = read_uuid(data, at)
@@ -411,8 +404,7 @@ class CreatableTopicResult:
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class CreateTopicsResponse(Message):
+class CreateTopicsResponse(Message, gc=False, kw_only=True):
     """Result for each topic.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 2 the broker
@@ -420,9 +412,9 @@ class CreateTopicsResponse(Message):
     topics: One result per topic.
     """
 
-    API_KEY: ClassVar[int | None] = 19
-    VALID_VERSIONS: ClassVar[range] = range(8)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(5, 8)
+    API_KEY = 19
+    VALID_VERSIONS = range(8)
+    FLEXIBLE_VERSIONS = range(5, 8)
 
     throttle_time_ms: int = 0  # int32, versions 2+, ignorable
     topics: list[CreatableTopicResult] = field(default_factory=list)  # []CreatableTopicResult, versions 0+
@@ -441,7 +433,7 @@ class CreateTopicsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CreateTopicsResponse, int]:
-        self = new(CreateTopicsResponse)
+        self = CreateTopicsResponse()
         flexible = version >= 5
         if version >= 2:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

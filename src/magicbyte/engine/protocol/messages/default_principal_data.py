@@ -6,17 +6,14 @@ DefaultPrincipalData: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_unknown_tags, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class DefaultPrincipalData(Message):
+class DefaultPrincipalData(Message, gc=False, kw_only=True):
     """Principal of a forwarded request: inside an Envelope, after an int16 version.
 
     type: Kind of the principal, such as User.
@@ -24,8 +21,8 @@ class DefaultPrincipalData(Message):
     token_authenticated: True if it logged in with a delegation token.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     type: str = ""  # string, versions 0+
     name: str = ""  # string, versions 0+
@@ -44,7 +41,7 @@ class DefaultPrincipalData(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DefaultPrincipalData, int]:
-        self = new(DefaultPrincipalData)
+        self = DefaultPrincipalData()
         self.type, at = read_string(data, at, True, "type")
         self.name, at = read_string(data, at, True, "name")
         (self.token_authenticated,) = _T.unpack_from(data, at)

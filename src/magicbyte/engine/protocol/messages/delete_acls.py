@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -31,8 +30,7 @@ _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteAclsFilter:
+class DeleteAclsFilter(Struct, gc=False, kw_only=True):
     """Filters; ACLs that match any of them are deleted.
 
     resource_type_filter: Kind of resource: 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation
@@ -80,7 +78,7 @@ class DeleteAclsFilter:
         flexible = version >= 2
         found: list[DeleteAclsFilter] = []
         for _ in range(count):
-            self = new(DeleteAclsFilter)
+            self = DeleteAclsFilter()
             (self.resource_type_filter,) = _B.unpack_from(data, at)
             at += 1
             self.resource_name_filter, at = read_nullable_string(data, at, flexible, "resource_name_filter")
@@ -101,16 +99,15 @@ class DeleteAclsFilter:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteAclsRequest(Message):
+class DeleteAclsRequest(Message, gc=False, kw_only=True):
     """Deletes all access rules that fit a filter.
 
     filters: Filters; ACLs that match any of them are deleted.
     """
 
-    API_KEY: ClassVar[int | None] = 31
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 31
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     filters: list[DeleteAclsFilter] = field(default_factory=list)  # []DeleteAclsFilter, versions 0+
     unknown_tags: Tags = ()
@@ -126,7 +123,7 @@ class DeleteAclsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsRequest, int]:
-        self = new(DeleteAclsRequest)
+        self = DeleteAclsRequest()
         flexible = version >= 2
         self.filters, at = read_structs(data, at, flexible, 8, "filters", DeleteAclsFilter._read_each, version)
         if version >= 2:
@@ -136,8 +133,7 @@ class DeleteAclsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteAclsMatchingAcl:
+class DeleteAclsMatchingAcl(Struct, gc=False, kw_only=True):
     """Rules that the filter found.
 
     error_code: Error of this rule; 0 means that it is deleted.
@@ -189,7 +185,7 @@ class DeleteAclsMatchingAcl:
         flexible = version >= 2
         found: list[DeleteAclsMatchingAcl] = []
         for _ in range(count):
-            self = new(DeleteAclsMatchingAcl)
+            self = DeleteAclsMatchingAcl()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
@@ -213,8 +209,7 @@ class DeleteAclsMatchingAcl:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteAclsFilterResult:
+class DeleteAclsFilterResult(Struct, gc=False, kw_only=True):
     """One result for each filter, in the order of the request.
 
     error_code: Error of this filter; 0 means none. 54 says that the brokers have no authorizer.
@@ -245,7 +240,7 @@ class DeleteAclsFilterResult:
         flexible = version >= 2
         found: list[DeleteAclsFilterResult] = []
         for _ in range(count):
-            self = new(DeleteAclsFilterResult)
+            self = DeleteAclsFilterResult()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
@@ -266,8 +261,7 @@ class DeleteAclsFilterResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteAclsResponse(Message):
+class DeleteAclsResponse(Message, gc=False, kw_only=True):
     """The rules that were deleted.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -275,9 +269,9 @@ class DeleteAclsResponse(Message):
     filter_results: One result for each filter, in the order of the request.
     """
 
-    API_KEY: ClassVar[int | None] = 31
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 31
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     filter_results: list[DeleteAclsFilterResult] = field(default_factory=list)  # []DeleteAclsFilterResult, versions 0+
@@ -295,7 +289,7 @@ class DeleteAclsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteAclsResponse, int]:
-        self = new(DeleteAclsResponse)
+        self = DeleteAclsResponse()
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

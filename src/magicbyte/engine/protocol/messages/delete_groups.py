@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_string,
     read_structs,
@@ -28,16 +27,15 @@ _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteGroupsRequest(Message):
+class DeleteGroupsRequest(Message, gc=False, kw_only=True):
     """Deletes groups with their committed offsets; sent to their coordinator.
 
     groups_names: Ids of the groups; each must be without members.
     """
 
-    API_KEY: ClassVar[int | None] = 42
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 42
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     groups_names: list[str] = field(default_factory=list)  # []string, versions 0+
     unknown_tags: Tags = ()
@@ -53,7 +51,7 @@ class DeleteGroupsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteGroupsRequest, int]:
-        self = new(DeleteGroupsRequest)
+        self = DeleteGroupsRequest()
         flexible = version >= 2
         if version >= 2:
             self.groups_names, at = read_array(
@@ -82,8 +80,7 @@ class DeleteGroupsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeletableGroupResult:
+class DeletableGroupResult(Struct, gc=False, kw_only=True):
     """One result per group.
 
     group_id: Group by its group.id, as its members are configured.
@@ -111,7 +108,7 @@ class DeletableGroupResult:
         flexible = version >= 2
         found: list[DeletableGroupResult] = []
         for _ in range(count):
-            self = new(DeletableGroupResult)
+            self = DeletableGroupResult()
             self.group_id, at = read_string(data, at, flexible, "group_id")
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
@@ -123,8 +120,7 @@ class DeletableGroupResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteGroupsResponse(Message):
+class DeleteGroupsResponse(Message, gc=False, kw_only=True):
     """Result for each group.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -132,9 +128,9 @@ class DeleteGroupsResponse(Message):
     results: One result per group.
     """
 
-    API_KEY: ClassVar[int | None] = 42
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 42
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     results: list[DeletableGroupResult] = field(default_factory=list)  # []DeletableGroupResult, versions 0+
@@ -152,7 +148,7 @@ class DeleteGroupsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteGroupsResponse, int]:
-        self = new(DeleteGroupsResponse)
+        self = DeleteGroupsResponse()
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

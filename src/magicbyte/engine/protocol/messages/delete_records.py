@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -32,8 +31,7 @@ _ROWS_IQ_CLASSIC = Rows("iq", flexible=False)
 _ROWS_IQ_COMPACT = Rows("iq", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsPartition:
+class DeleteRecordsPartition(Struct, gc=False, kw_only=True):
     """Partitions to delete from.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -59,7 +57,7 @@ class DeleteRecordsPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteRecordsPartition], int]:
         found: list[DeleteRecordsPartition] = []
         for _ in range(count):
-            self = new(DeleteRecordsPartition)
+            self = DeleteRecordsPartition()
             self.partition_index, self.offset = _IQ.unpack_from(data, at)
             at += 12
             if version >= 2:
@@ -75,22 +73,21 @@ class DeleteRecordsPartition:
         if version >= 2:
             rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(DeleteRecordsPartition)
+                self = DeleteRecordsPartition()
                 self.partition_index, self.offset = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(DeleteRecordsPartition)
+                self = DeleteRecordsPartition()
                 self.partition_index, self.offset = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsTopic:
+class DeleteRecordsTopic(Struct, gc=False, kw_only=True):
     """Topics to delete from.
 
     name: Name of the topic.
@@ -118,7 +115,7 @@ class DeleteRecordsTopic:
         flexible = version >= 2
         found: list[DeleteRecordsTopic] = []
         for _ in range(count):
-            self = new(DeleteRecordsTopic)
+            self = DeleteRecordsTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_rows(data, at, flexible, 12, "partitions", DeleteRecordsPartition, version)
             if version >= 2:
@@ -129,17 +126,16 @@ class DeleteRecordsTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsRequest(Message):
+class DeleteRecordsRequest(Message, gc=False, kw_only=True):
     """Deletes the oldest records of partitions, up to an offset; sent to their leaders.
 
     topics: Topics to delete from.
     timeout_ms: Milliseconds to wait until all live replicas have moved the start of their logs.
     """
 
-    API_KEY: ClassVar[int | None] = 21
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 21
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     topics: list[DeleteRecordsTopic] = field(default_factory=list)  # []DeleteRecordsTopic, versions 0+
     timeout_ms: int = 0  # int32, versions 0+
@@ -157,7 +153,7 @@ class DeleteRecordsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsRequest, int]:
-        self = new(DeleteRecordsRequest)
+        self = DeleteRecordsRequest()
         flexible = version >= 2
         self.topics, at = read_structs(data, at, flexible, 3, "topics", DeleteRecordsTopic._read_each, version)
         (self.timeout_ms,) = _I.unpack_from(data, at)
@@ -169,8 +165,7 @@ class DeleteRecordsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsPartitionResult:
+class DeleteRecordsPartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -204,7 +199,7 @@ class DeleteRecordsPartitionResult:
     ) -> tuple[list[DeleteRecordsPartitionResult], int]:
         found: list[DeleteRecordsPartitionResult] = []
         for _ in range(count):
-            self = new(DeleteRecordsPartitionResult)
+            self = DeleteRecordsPartitionResult()
             self.partition_index, self.low_watermark, self.error_code = _IQH.unpack_from(data, at)
             at += 14
             if version >= 2:
@@ -225,22 +220,21 @@ class DeleteRecordsPartitionResult:
         if version >= 2:
             rows, at = _ROWS_IQH_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(DeleteRecordsPartitionResult)
+                self = DeleteRecordsPartitionResult()
                 self.partition_index, self.low_watermark, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IQH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(DeleteRecordsPartitionResult)
+                self = DeleteRecordsPartitionResult()
                 self.partition_index, self.low_watermark, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsTopicResult:
+class DeleteRecordsTopicResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -269,7 +263,7 @@ class DeleteRecordsTopicResult:
         flexible = version >= 2
         found: list[DeleteRecordsTopicResult] = []
         for _ in range(count):
-            self = new(DeleteRecordsTopicResult)
+            self = DeleteRecordsTopicResult()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_rows(data, at, flexible, 14, "partitions", DeleteRecordsPartitionResult, version)
             if version >= 2:
@@ -280,8 +274,7 @@ class DeleteRecordsTopicResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteRecordsResponse(Message):
+class DeleteRecordsResponse(Message, gc=False, kw_only=True):
     """The new log start offsets.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -289,9 +282,9 @@ class DeleteRecordsResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 21
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 21
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     topics: list[DeleteRecordsTopicResult] = field(default_factory=list)  # []DeleteRecordsTopicResult, versions 0+
@@ -309,7 +302,7 @@ class DeleteRecordsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteRecordsResponse, int]:
-        self = new(DeleteRecordsResponse)
+        self = DeleteRecordsResponse()
         flexible = version >= 2
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -33,8 +32,7 @@ _H = struct.Struct(">h")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteShareGroupOffsetsRequestTopic:
+class DeleteShareGroupOffsetsRequestTopic(Struct, gc=False, kw_only=True):
     """Topics whose offsets are deleted.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -62,24 +60,23 @@ class DeleteShareGroupOffsetsRequestTopic:
     ) -> tuple[list[DeleteShareGroupOffsetsRequestTopic], int]:
         found: list[DeleteShareGroupOffsetsRequestTopic] = []
         for _ in range(count):
-            self = new(DeleteShareGroupOffsetsRequestTopic)
+            self = DeleteShareGroupOffsetsRequestTopic()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteShareGroupOffsetsRequest(Message):
+class DeleteShareGroupOffsetsRequest(Message, gc=False, kw_only=True):
     """Deletes a share group's offsets of whole topics; it must be without members.
 
     group_id: Share group whose offsets are deleted.
     topics: Topics whose offsets are deleted.
     """
 
-    API_KEY: ClassVar[int | None] = 92
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 92
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     group_id: str = ""  # string, versions 0+
     # []DeleteShareGroupOffsetsRequestTopic, versions 0+
@@ -97,7 +94,7 @@ class DeleteShareGroupOffsetsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsRequest, int]:
-        self = new(DeleteShareGroupOffsetsRequest)
+        self = DeleteShareGroupOffsetsRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_structs(
             data,
@@ -112,8 +109,7 @@ class DeleteShareGroupOffsetsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteShareGroupOffsetsResponseTopic:
+class DeleteShareGroupOffsetsResponseTopic(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -150,7 +146,7 @@ class DeleteShareGroupOffsetsResponseTopic:
     ) -> tuple[list[DeleteShareGroupOffsetsResponseTopic], int]:
         found: list[DeleteShareGroupOffsetsResponseTopic] = []
         for _ in range(count):
-            self = new(DeleteShareGroupOffsetsResponseTopic)
+            self = DeleteShareGroupOffsetsResponseTopic()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.topic_id, at = read_uuid(data, at)
             (self.error_code,) = _H.unpack_from(data, at)
@@ -161,8 +157,7 @@ class DeleteShareGroupOffsetsResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteShareGroupOffsetsResponse(Message):
+class DeleteShareGroupOffsetsResponse(Message, gc=False, kw_only=True):
     """Which offsets were deleted.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -172,9 +167,9 @@ class DeleteShareGroupOffsetsResponse(Message):
     responses: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 92
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 92
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -195,7 +190,7 @@ class DeleteShareGroupOffsetsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupOffsetsResponse, int]:
-        self = new(DeleteShareGroupOffsetsResponse)
+        self = DeleteShareGroupOffsetsResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

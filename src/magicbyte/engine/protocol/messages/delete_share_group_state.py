@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -35,8 +34,7 @@ _IH = struct.Struct(">ih")
 _ROWS_I_COMPACT = Rows("i", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+class PartitionData(Struct, gc=False, kw_only=True):
     """Partitions to forget.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -59,7 +57,7 @@ class PartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         for _ in range(count):
-            self = new(PartitionData)
+            self = PartitionData()
             (self.partition,) = _I.unpack_from(data, at)
             at += 4
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -71,15 +69,14 @@ class PartitionData:
         found: list[PartitionData] = []
         rows, at = _ROWS_I_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(PartitionData)
+            self = PartitionData()
             (self.partition,) = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteStateData:
+class DeleteStateData(Struct, gc=False, kw_only=True):
     """Partitions to forget, by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -105,7 +102,7 @@ class DeleteStateData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteStateData], int]:
         found: list[DeleteStateData] = []
         for _ in range(count):
-            self = new(DeleteStateData)
+            self = DeleteStateData()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_rows(data, at, True, 5, "partitions", PartitionData, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -113,17 +110,16 @@ class DeleteStateData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteShareGroupStateRequest(Message):
+class DeleteShareGroupStateRequest(Message, gc=False, kw_only=True):
     """Sent by a group coordinator to a share coordinator: forget the state of a share group's partitions.
 
     group_id: Id of the share group.
     topics: Partitions to forget, by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 86
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 86
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     group_id: str = ""  # string, versions 0+
     topics: list[DeleteStateData] = field(default_factory=list)  # []DeleteStateData, versions 0+
@@ -140,15 +136,14 @@ class DeleteShareGroupStateRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupStateRequest, int]:
-        self = new(DeleteShareGroupStateRequest)
+        self = DeleteShareGroupStateRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_structs(data, at, True, 18, "topics", DeleteStateData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionResult:
+class PartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -176,7 +171,7 @@ class PartitionResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
         found: list[PartitionResult] = []
         for _ in range(count):
-            self = new(PartitionResult)
+            self = PartitionResult()
             self.partition, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -185,8 +180,7 @@ class PartitionResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteStateResult:
+class DeleteStateResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -212,7 +206,7 @@ class DeleteStateResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteStateResult], int]:
         found: list[DeleteStateResult] = []
         for _ in range(count):
-            self = new(DeleteStateResult)
+            self = DeleteStateResult()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 8, "partitions", PartitionResult._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -220,16 +214,15 @@ class DeleteStateResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteShareGroupStateResponse(Message):
+class DeleteShareGroupStateResponse(Message, gc=False, kw_only=True):
     """Which partitions' state is gone.
 
     results: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 86
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 86
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     results: list[DeleteStateResult] = field(default_factory=list)  # []DeleteStateResult, versions 0+
     unknown_tags: Tags = ()
@@ -244,7 +237,7 @@ class DeleteShareGroupStateResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteShareGroupStateResponse, int]:
-        self = new(DeleteShareGroupStateResponse)
+        self = DeleteShareGroupStateResponse()
         self.results, at = read_structs(data, at, True, 18, "results", DeleteStateResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     present,
     read_array,
     read_nullable_string,
@@ -36,8 +35,7 @@ _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicState:
+class DeleteTopicState(Struct, gc=False, kw_only=True):
     """Topics to delete.
 
     name: Name of the topic; null if the id is given.
@@ -63,7 +61,7 @@ class DeleteTopicState:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DeleteTopicState], int]:
         found: list[DeleteTopicState] = []
         for _ in range(count):
-            self = new(DeleteTopicState)
+            self = DeleteTopicState()
             self.name, at = read_nullable_string(data, at, True, "name")
             self.topic_id, at = read_uuid(data, at)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -71,8 +69,7 @@ class DeleteTopicState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicsRequest(Message):
+class DeleteTopicsRequest(Message, gc=False, kw_only=True):
     """Deletes topics with all their records. By name, or from version 6 on also by id.
 
     topics: Topics to delete.
@@ -80,9 +77,9 @@ class DeleteTopicsRequest(Message):
     timeout_ms: Milliseconds to wait for the deletion; with 0 or less the answer does not wait.
     """
 
-    API_KEY: ClassVar[int | None] = 20
-    VALID_VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 7)
+    API_KEY = 20
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(4, 7)
 
     topics: list[DeleteTopicState] = field(default_factory=list)  # []DeleteTopicState, versions 6+
     topic_names: list[str] = field(default_factory=list)  # []string, versions 0-5, ignorable
@@ -106,7 +103,7 @@ class DeleteTopicsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteTopicsRequest, int]:
-        self = new(DeleteTopicsRequest)
+        self = DeleteTopicsRequest()
         flexible = version >= 4
         if version >= 6:
             self.topics, at = read_structs(data, at, flexible, 18, "topics", DeleteTopicState._read_each, version)
@@ -145,8 +142,7 @@ class DeleteTopicsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeletableTopicResult:
+class DeletableTopicResult(Struct, gc=False, kw_only=True):
     """One result per topic.
 
     name: Name of the topic; null if it was requested by an id that is unknown or that the caller may not see.
@@ -186,7 +182,7 @@ class DeletableTopicResult:
         flexible = version >= 4
         found: list[DeletableTopicResult] = []
         for _ in range(count):
-            self = new(DeletableTopicResult)
+            self = DeletableTopicResult()
             if version >= 6:
                 self.name, at = read_nullable_string(data, at, flexible, "name")
                 self.topic_id, at = read_uuid(data, at)
@@ -207,8 +203,7 @@ class DeletableTopicResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DeleteTopicsResponse(Message):
+class DeleteTopicsResponse(Message, gc=False, kw_only=True):
     """Result for each topic.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
@@ -216,9 +211,9 @@ class DeleteTopicsResponse(Message):
     responses: One result per topic.
     """
 
-    API_KEY: ClassVar[int | None] = 20
-    VALID_VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 7)
+    API_KEY = 20
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(4, 7)
 
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
     responses: list[DeletableTopicResult] = field(default_factory=list)  # []DeletableTopicResult, versions 0+
@@ -237,7 +232,7 @@ class DeleteTopicsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DeleteTopicsResponse, int]:
-        self = new(DeleteTopicsResponse)
+        self = DeleteTopicsResponse()
         flexible = version >= 4
         if version >= 1:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -30,8 +29,7 @@ _BB = struct.Struct(">bb")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeAclsRequest(Message):
+class DescribeAclsRequest(Message, gc=False, kw_only=True):
     """Looks up access rules by a filter.
 
     resource_type_filter: Kind of resource: 1 any, 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation
@@ -46,9 +44,9 @@ class DescribeAclsRequest(Message):
     permission_type: 1 any, 2 deny, 3 allow.
     """
 
-    API_KEY: ClassVar[int | None] = 29
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 29
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     resource_type_filter: int = 0  # int8, versions 0+
     resource_name_filter: str | None = ""  # string, versions 0+, nullable
@@ -78,7 +76,7 @@ class DescribeAclsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeAclsRequest, int]:
-        self = new(DescribeAclsRequest)
+        self = DescribeAclsRequest()
         flexible = version >= 2
         (self.resource_type_filter,) = _B.unpack_from(data, at)
         at += 1
@@ -99,8 +97,7 @@ class DescribeAclsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AclDescription:
+class AclDescription(Struct, gc=False, kw_only=True):
     """The rules.
 
     principal: Principal, such as User:alice; User:* is every principal.
@@ -134,7 +131,7 @@ class AclDescription:
         flexible = version >= 2
         found: list[AclDescription] = []
         for _ in range(count):
-            self = new(AclDescription)
+            self = AclDescription()
             self.principal, at = read_string(data, at, flexible, "principal")
             self.host, at = read_string(data, at, flexible, "host")
             self.operation, self.permission_type = _BB.unpack_from(data, at)
@@ -147,8 +144,7 @@ class AclDescription:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeAclsResource:
+class DescribeAclsResource(Struct, gc=False, kw_only=True):
     """Resources that have such rules.
 
     resource_type: Kind of resource: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user.
@@ -185,7 +181,7 @@ class DescribeAclsResource:
         flexible = version >= 2
         found: list[DescribeAclsResource] = []
         for _ in range(count):
-            self = new(DescribeAclsResource)
+            self = DescribeAclsResource()
             (self.resource_type,) = _B.unpack_from(data, at)
             at += 1
             self.resource_name, at = read_string(data, at, flexible, "resource_name")
@@ -203,8 +199,7 @@ class DescribeAclsResource:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeAclsResponse(Message):
+class DescribeAclsResponse(Message, gc=False, kw_only=True):
     """The rules that fit the filter.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -214,9 +209,9 @@ class DescribeAclsResponse(Message):
     resources: Resources that have such rules.
     """
 
-    API_KEY: ClassVar[int | None] = 29
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 29
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -237,7 +232,7 @@ class DescribeAclsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeAclsResponse, int]:
-        self = new(DescribeAclsResponse)
+        self = DescribeAclsResponse()
         flexible = version >= 2
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_nullable_structs,
     read_string,
@@ -32,8 +31,7 @@ _IH = struct.Struct(">ih")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class ComponentData:
+class ComponentData(Struct, gc=False, kw_only=True):
     """Filters, one for each part of an entity.
 
     entity_type: Kind of part that this filter is about: user, client-id or ip.
@@ -64,7 +62,7 @@ class ComponentData:
         flexible = version >= 1
         found: list[ComponentData] = []
         for _ in range(count):
-            self = new(ComponentData)
+            self = ComponentData()
             self.entity_type, at = read_string(data, at, flexible, "entity_type")
             (self.match_type,) = _B.unpack_from(data, at)
             at += 1
@@ -77,17 +75,16 @@ class ComponentData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeClientQuotasRequest(Message):
+class DescribeClientQuotasRequest(Message, gc=False, kw_only=True):
     """Asks for the quotas of users, client ids and addresses.
 
     components: Filters, one for each part of an entity.
     strict: True leaves out entities with parts that no filter is about.
     """
 
-    API_KEY: ClassVar[int | None] = 48
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 48
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     components: list[ComponentData] = field(default_factory=list)  # []ComponentData, versions 0+
     strict: bool = False  # bool, versions 0+
@@ -105,7 +102,7 @@ class DescribeClientQuotasRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClientQuotasRequest, int]:
-        self = new(DescribeClientQuotasRequest)
+        self = DescribeClientQuotasRequest()
         flexible = version >= 1
         self.components, at = read_structs(data, at, flexible, 4, "components", ComponentData._read_each, version)
         (self.strict,) = _T.unpack_from(data, at)
@@ -117,8 +114,7 @@ class DescribeClientQuotasRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EntityData:
+class EntityData(Struct, gc=False, kw_only=True):
     """Whose quotas these are; several parts apply together.
 
     entity_type: Kind of this part: user, client-id or ip.
@@ -146,7 +142,7 @@ class EntityData:
         flexible = version >= 1
         found: list[EntityData] = []
         for _ in range(count):
-            self = new(EntityData)
+            self = EntityData()
             self.entity_type, at = read_string(data, at, flexible, "entity_type")
             self.entity_name, at = read_nullable_string(data, at, flexible, "entity_name")
             if version >= 1:
@@ -157,8 +153,7 @@ class EntityData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ValueData:
+class ValueData(Struct, gc=False, kw_only=True):
     """Its quotas.
 
     key: Name of the quota, such as producer_byte_rate.
@@ -186,7 +181,7 @@ class ValueData:
         flexible = version >= 1
         found: list[ValueData] = []
         for _ in range(count):
-            self = new(ValueData)
+            self = ValueData()
             self.key, at = read_string(data, at, flexible, "key")
             (self.value,) = _D.unpack_from(data, at)
             at += 8
@@ -198,8 +193,7 @@ class ValueData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EntryData:
+class EntryData(Struct, gc=False, kw_only=True):
     """One entry per entity; null with an error.
 
     entity: Whose quotas these are; several parts apply together.
@@ -227,7 +221,7 @@ class EntryData:
         flexible = version >= 1
         found: list[EntryData] = []
         for _ in range(count):
-            self = new(EntryData)
+            self = EntryData()
             self.entity, at = read_structs(data, at, flexible, 3, "entity", EntityData._read_each, version)
             self.values, at = read_structs(data, at, flexible, 10, "values", ValueData._read_each, version)
             if version >= 1:
@@ -238,8 +232,7 @@ class EntryData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeClientQuotasResponse(Message):
+class DescribeClientQuotasResponse(Message, gc=False, kw_only=True):
     """The quotas that were found.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -249,9 +242,9 @@ class DescribeClientQuotasResponse(Message):
     entries: One entry per entity; null with an error.
     """
 
-    API_KEY: ClassVar[int | None] = 48
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 48
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -272,7 +265,7 @@ class DescribeClientQuotasResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClientQuotasResponse, int]:
-        self = new(DescribeClientQuotasResponse)
+        self = DescribeClientQuotasResponse()
         flexible = version >= 1
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -34,8 +33,7 @@ _TB = struct.Struct(">?b")
 _TBT = struct.Struct(">?b?")
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeClusterRequest(Message):
+class DescribeClusterRequest(Message, gc=False, kw_only=True):
     """Asks for the members of the cluster, with their addresses.
 
     include_cluster_authorized_operations: Whether the response lists the operations that the caller may perform on
@@ -44,9 +42,9 @@ class DescribeClusterRequest(Message):
     include_fenced_brokers: Whether to include fenced brokers, which do not serve clients.
     """
 
-    API_KEY: ClassVar[int | None] = 60
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 60
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     include_cluster_authorized_operations: bool = False  # bool, versions 0+
     endpoint_type: int = 1  # int8, versions 1+
@@ -76,7 +74,7 @@ class DescribeClusterRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClusterRequest, int]:
-        self = new(DescribeClusterRequest)
+        self = DescribeClusterRequest()
         if version >= 2:
             (
                 self.include_cluster_authorized_operations,
@@ -97,8 +95,7 @@ class DescribeClusterRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeClusterBroker:
+class DescribeClusterBroker(Struct, gc=False, kw_only=True):
     """The members.
 
     broker_id: Id of the broker or controller.
@@ -136,7 +133,7 @@ class DescribeClusterBroker:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeClusterBroker], int]:
         found: list[DescribeClusterBroker] = []
         for _ in range(count):
-            self = new(DescribeClusterBroker)
+            self = DescribeClusterBroker()
             (self.broker_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -153,8 +150,7 @@ class DescribeClusterBroker:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeClusterResponse(Message):
+class DescribeClusterResponse(Message, gc=False, kw_only=True):
     """The members of the cluster.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -171,9 +167,9 @@ class DescribeClusterResponse(Message):
         operation number n. -2147483648 if not requested.
     """
 
-    API_KEY: ClassVar[int | None] = 60
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 60
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -204,7 +200,7 @@ class DescribeClusterResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeClusterResponse, int]:
-        self = new(DescribeClusterResponse)
+        self = DescribeClusterResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_array,
     read_nullable_string,
     read_string,
@@ -37,8 +36,7 @@ _TT = struct.Struct(">??")
 _TTT = struct.Struct(">???")
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeConfigsResource:
+class DescribeConfigsResource(Struct, gc=False, kw_only=True):
     """Resources whose settings are requested.
 
     resource_type: Type of resource: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics
@@ -71,7 +69,7 @@ class DescribeConfigsResource:
         flexible = version >= 4
         found: list[DescribeConfigsResource] = []
         for _ in range(count):
-            self = new(DescribeConfigsResource)
+            self = DescribeConfigsResource()
             (self.resource_type,) = _B.unpack_from(data, at)
             at += 1
             self.resource_name, at = read_string(data, at, flexible, "resource_name")
@@ -103,8 +101,7 @@ class DescribeConfigsResource:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeConfigsRequest(Message):
+class DescribeConfigsRequest(Message, gc=False, kw_only=True):
     """Asks for the settings of topics, brokers and other resources. Settings of one broker are requested from that
     broker.
 
@@ -113,9 +110,9 @@ class DescribeConfigsRequest(Message):
     include_documentation: Whether to include the documentation of each setting.
     """
 
-    API_KEY: ClassVar[int | None] = 32
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 5)
+    API_KEY = 32
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(4, 5)
 
     resources: list[DescribeConfigsResource] = field(default_factory=list)  # []DescribeConfigsResource, versions 0+
     include_synonyms: bool = False  # bool, versions 1+
@@ -141,7 +138,7 @@ class DescribeConfigsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsRequest, int]:
-        self = new(DescribeConfigsRequest)
+        self = DescribeConfigsRequest()
         flexible = version >= 4
         self.resources, at = read_structs(
             data,
@@ -169,8 +166,7 @@ class DescribeConfigsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeConfigsSynonym:
+class DescribeConfigsSynonym(Struct, gc=False, kw_only=True):
     """All places that have a value for this setting, the one that counts first.
 
     name: Name of the setting there, for example log.retention.ms for a topic's retention.ms.
@@ -201,7 +197,7 @@ class DescribeConfigsSynonym:
         flexible = version >= 4
         found: list[DescribeConfigsSynonym] = []
         for _ in range(count):
-            self = new(DescribeConfigsSynonym)
+            self = DescribeConfigsSynonym()
             self.name, at = read_string(data, at, flexible, "name")
             self.value, at = read_nullable_string(data, at, flexible, "value")
             (self.source,) = _B.unpack_from(data, at)
@@ -214,8 +210,7 @@ class DescribeConfigsSynonym:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeConfigsResourceResult:
+class DescribeConfigsResourceResult(Struct, gc=False, kw_only=True):
     """Its settings.
 
     name: Name of the setting.
@@ -276,7 +271,7 @@ class DescribeConfigsResourceResult:
         flexible = version >= 4
         found: list[DescribeConfigsResourceResult] = []
         for _ in range(count):
-            self = new(DescribeConfigsResourceResult)
+            self = DescribeConfigsResourceResult()
             self.name, at = read_string(data, at, flexible, "name")
             self.value, at = read_nullable_string(data, at, flexible, "value")
             if version >= 1:
@@ -312,8 +307,7 @@ class DescribeConfigsResourceResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeConfigsResult:
+class DescribeConfigsResult(Struct, gc=False, kw_only=True):
     """One entry for each requested resource.
 
     error_code: Error of this entry; 0 means none.
@@ -352,7 +346,7 @@ class DescribeConfigsResult:
         flexible = version >= 4
         found: list[DescribeConfigsResult] = []
         for _ in range(count):
-            self = new(DescribeConfigsResult)
+            self = DescribeConfigsResult()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
@@ -376,8 +370,7 @@ class DescribeConfigsResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeConfigsResponse(Message):
+class DescribeConfigsResponse(Message, gc=False, kw_only=True):
     """The settings and where their values come from.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. Up to version 1 the
@@ -386,9 +379,9 @@ class DescribeConfigsResponse(Message):
     results: One entry for each requested resource.
     """
 
-    API_KEY: ClassVar[int | None] = 32
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 5)
+    API_KEY = 32
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(4, 5)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     results: list[DescribeConfigsResult] = field(default_factory=list)  # []DescribeConfigsResult, versions 0+
@@ -406,7 +399,7 @@ class DescribeConfigsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeConfigsResponse, int]:
-        self = new(DescribeConfigsResponse)
+        self = DescribeConfigsResponse()
         flexible = version >= 4
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_bytes,
     read_nullable_structs,
     read_string,
@@ -32,8 +31,7 @@ _I = struct.Struct(">i")
 _QQQ = struct.Struct(">qqq")
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeDelegationTokenOwner:
+class DescribeDelegationTokenOwner(Struct, gc=False, kw_only=True):
     """Owners of the requested tokens; null requests all.
 
     principal_type: Kind of the owner, such as User.
@@ -66,7 +64,7 @@ class DescribeDelegationTokenOwner:
         flexible = version >= 2
         found: list[DescribeDelegationTokenOwner] = []
         for _ in range(count):
-            self = new(DescribeDelegationTokenOwner)
+            self = DescribeDelegationTokenOwner()
             self.principal_type, at = read_string(data, at, flexible, "principal_type")
             self.principal_name, at = read_string(data, at, flexible, "principal_name")
             if version >= 2:
@@ -77,16 +75,15 @@ class DescribeDelegationTokenOwner:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeDelegationTokenRequest(Message):
+class DescribeDelegationTokenRequest(Message, gc=False, kw_only=True):
     """Asks for tokens that the caller may see.
 
     owners: Owners of the requested tokens; null requests all.
     """
 
-    API_KEY: ClassVar[int | None] = 41
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 41
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     # []DescribeDelegationTokenOwner, versions 0+, nullable
     owners: list[DescribeDelegationTokenOwner] | None = field(default_factory=list)
@@ -103,7 +100,7 @@ class DescribeDelegationTokenRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeDelegationTokenRequest, int]:
-        self = new(DescribeDelegationTokenRequest)
+        self = DescribeDelegationTokenRequest()
         flexible = version >= 2
         self.owners, at = read_nullable_structs(
             data,
@@ -121,8 +118,7 @@ class DescribeDelegationTokenRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribedDelegationTokenRenewer:
+class DescribedDelegationTokenRenewer(Struct, gc=False, kw_only=True):
     """Principals besides the owner that may renew it.
 
     principal_type: Kind of the principal, such as User.
@@ -155,7 +151,7 @@ class DescribedDelegationTokenRenewer:
         flexible = version >= 2
         found: list[DescribedDelegationTokenRenewer] = []
         for _ in range(count):
-            self = new(DescribedDelegationTokenRenewer)
+            self = DescribedDelegationTokenRenewer()
             self.principal_type, at = read_string(data, at, flexible, "principal_type")
             self.principal_name, at = read_string(data, at, flexible, "principal_name")
             if version >= 2:
@@ -166,8 +162,7 @@ class DescribedDelegationTokenRenewer:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribedDelegationToken:
+class DescribedDelegationToken(Struct, gc=False, kw_only=True):
     """One entry per token.
 
     principal_type: Kind of the owner, such as User.
@@ -223,7 +218,7 @@ class DescribedDelegationToken:
         flexible = version >= 2
         found: list[DescribedDelegationToken] = []
         for _ in range(count):
-            self = new(DescribedDelegationToken)
+            self = DescribedDelegationToken()
             self.principal_type, at = read_string(data, at, flexible, "principal_type")
             self.principal_name, at = read_string(data, at, flexible, "principal_name")
             if version >= 3:
@@ -263,8 +258,7 @@ class DescribedDelegationToken:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeDelegationTokenResponse(Message):
+class DescribeDelegationTokenResponse(Message, gc=False, kw_only=True):
     """The tokens that were found.
 
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
@@ -273,9 +267,9 @@ class DescribeDelegationTokenResponse(Message):
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.
     """
 
-    API_KEY: ClassVar[int | None] = 41
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 4)
+    API_KEY = 41
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     error_code: int = 0  # int16, versions 0+
     tokens: list[DescribedDelegationToken] = field(default_factory=list)  # []DescribedDelegationToken, versions 0+
@@ -295,7 +289,7 @@ class DescribeDelegationTokenResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeDelegationTokenResponse, int]:
-        self = new(DescribeDelegationTokenResponse)
+        self = DescribeDelegationTokenResponse()
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_array,
     read_bytes,
     read_nullable_string,
@@ -34,8 +33,7 @@ _I = struct.Struct(">i")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeGroupsRequest(Message):
+class DescribeGroupsRequest(Message, gc=False, kw_only=True):
     """Asks for the state and the members of groups with the classic protocol; sent to their coordinator.
 
     groups: Groups to describe, by their group.id.
@@ -43,9 +41,9 @@ class DescribeGroupsRequest(Message):
         group.
     """
 
-    API_KEY: ClassVar[int | None] = 15
-    VALID_VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(5, 7)
+    API_KEY = 15
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(5, 7)
 
     groups: list[str] = field(default_factory=list)  # []string, versions 0+
     include_authorized_operations: bool = False  # bool, versions 3+
@@ -66,7 +64,7 @@ class DescribeGroupsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeGroupsRequest, int]:
-        self = new(DescribeGroupsRequest)
+        self = DescribeGroupsRequest()
         flexible = version >= 5
         if version >= 5:
             self.groups, at = read_array(data, at, flexible, 1, "groups", read_string, flexible, "groups")
@@ -84,8 +82,7 @@ class DescribeGroupsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribedGroupMember:
+class DescribedGroupMember(Struct, gc=False, kw_only=True):
     """Members of the group.
 
     member_id: Id of the member, as given by the coordinator.
@@ -129,7 +126,7 @@ class DescribedGroupMember:
         flexible = version >= 5
         found: list[DescribedGroupMember] = []
         for _ in range(count):
-            self = new(DescribedGroupMember)
+            self = DescribedGroupMember()
             self.member_id, at = read_string(data, at, flexible, "member_id")
             if version >= 4:
                 self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
@@ -147,8 +144,7 @@ class DescribedGroupMember:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribedGroup:
+class DescribedGroup(Struct, gc=False, kw_only=True):
     """One entry per group.
 
     error_code: Error of this group; 0 means none. An unknown group is in state Dead with error 0 up to version 5,
@@ -203,7 +199,7 @@ class DescribedGroup:
         flexible = version >= 5
         found: list[DescribedGroup] = []
         for _ in range(count):
-            self = new(DescribedGroup)
+            self = DescribedGroup()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             if version >= 6:
@@ -228,8 +224,7 @@ class DescribedGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeGroupsResponse(Message):
+class DescribeGroupsResponse(Message, gc=False, kw_only=True):
     """State, members and assignments of each group.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
@@ -237,9 +232,9 @@ class DescribeGroupsResponse(Message):
     groups: One entry per group.
     """
 
-    API_KEY: ClassVar[int | None] = 15
-    VALID_VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(5, 7)
+    API_KEY = 15
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(5, 7)
 
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
     groups: list[DescribedGroup] = field(default_factory=list)  # []DescribedGroup, versions 0+
@@ -258,7 +253,7 @@ class DescribeGroupsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeGroupsResponse, int]:
-        self = new(DescribeGroupsResponse)
+        self = DescribeGroupsResponse()
         flexible = version >= 5
         if version >= 1:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

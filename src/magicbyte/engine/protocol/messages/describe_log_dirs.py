@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_structs,
     read_numbers,
     read_string,
@@ -37,8 +36,7 @@ _ROWS_IQQT_CLASSIC = Rows("iqq?", flexible=False)
 _ROWS_IQQT_COMPACT = Rows("iqq?", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribableLogDirTopic:
+class DescribableLogDirTopic(Struct, gc=False, kw_only=True):
     """Replicas to look at; null means all that the broker has.
 
     topic: Name of the topic, unique in the cluster.
@@ -66,7 +64,7 @@ class DescribableLogDirTopic:
         flexible = version >= 2
         found: list[DescribableLogDirTopic] = []
         for _ in range(count):
-            self = new(DescribableLogDirTopic)
+            self = DescribableLogDirTopic()
             self.topic, at = read_string(data, at, flexible, "topic")
             self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
             if version >= 2:
@@ -77,16 +75,15 @@ class DescribableLogDirTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeLogDirsRequest(Message):
+class DescribeLogDirsRequest(Message, gc=False, kw_only=True):
     """Asks a broker how large its replicas are, and on which of its disks they lie.
 
     topics: Replicas to look at; null means all that the broker has.
     """
 
-    API_KEY: ClassVar[int | None] = 35
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 6)
+    API_KEY = 35
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(2, 6)
 
     # []DescribableLogDirTopic, versions 0+, nullable
     topics: list[DescribableLogDirTopic] | None = field(default_factory=list)
@@ -103,7 +100,7 @@ class DescribeLogDirsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsRequest, int]:
-        self = new(DescribeLogDirsRequest)
+        self = DescribeLogDirsRequest()
         flexible = version >= 2
         self.topics, at = read_nullable_structs(
             data,
@@ -121,8 +118,7 @@ class DescribeLogDirsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeLogDirsPartition:
+class DescribeLogDirsPartition(Struct, gc=False, kw_only=True):
     """Replicas in it, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -153,7 +149,7 @@ class DescribeLogDirsPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribeLogDirsPartition], int]:
         found: list[DescribeLogDirsPartition] = []
         for _ in range(count):
-            self = new(DescribeLogDirsPartition)
+            self = DescribeLogDirsPartition()
             self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = _IQQT.unpack_from(data, at)
             at += 21
             if version >= 2:
@@ -169,22 +165,21 @@ class DescribeLogDirsPartition:
         if version >= 2:
             rows, at = _ROWS_IQQT_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(DescribeLogDirsPartition)
+                self = DescribeLogDirsPartition()
                 self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IQQT_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(DescribeLogDirsPartition)
+                self = DescribeLogDirsPartition()
                 self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeLogDirsTopic:
+class DescribeLogDirsTopic(Struct, gc=False, kw_only=True):
     """Replicas in it, by topic.
 
     name: Name of the topic.
@@ -212,7 +207,7 @@ class DescribeLogDirsTopic:
         flexible = version >= 2
         found: list[DescribeLogDirsTopic] = []
         for _ in range(count):
-            self = new(DescribeLogDirsTopic)
+            self = DescribeLogDirsTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_rows(data, at, flexible, 21, "partitions", DescribeLogDirsPartition, version)
             if version >= 2:
@@ -223,8 +218,7 @@ class DescribeLogDirsTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeLogDirsResult:
+class DescribeLogDirsResult(Struct, gc=False, kw_only=True):
     """One entry for each log directory.
 
     error_code: Error of this directory; 0 means none. 56 says that its disk has failed.
@@ -265,7 +259,7 @@ class DescribeLogDirsResult:
         flexible = version >= 2
         found: list[DescribeLogDirsResult] = []
         for _ in range(count):
-            self = new(DescribeLogDirsResult)
+            self = DescribeLogDirsResult()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.log_dir, at = read_string(data, at, flexible, "log_dir")
@@ -289,8 +283,7 @@ class DescribeLogDirsResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeLogDirsResponse(Message):
+class DescribeLogDirsResponse(Message, gc=False, kw_only=True):
     """The directories of the broker with the replicas in them.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -299,9 +292,9 @@ class DescribeLogDirsResponse(Message):
     results: One entry for each log directory.
     """
 
-    API_KEY: ClassVar[int | None] = 35
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 6)
+    API_KEY = 35
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(2, 6)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 3+, ignorable
@@ -323,7 +316,7 @@ class DescribeLogDirsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeLogDirsResponse, int]:
-        self = new(DescribeLogDirsResponse)
+        self = DescribeLogDirsResponse()
         flexible = version >= 2
         if version >= 3:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_numbers,
     read_string,
@@ -34,8 +33,7 @@ _QIIQIQ = struct.Struct(">qiiqiq")
 _ROWS_QIIQIQ_COMPACT = Rows("qiiqiq", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicRequest:
+class TopicRequest(Struct, gc=False, kw_only=True):
     """Topics to look at.
 
     name: Name of the topic.
@@ -61,7 +59,7 @@ class TopicRequest:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicRequest], int]:
         found: list[TopicRequest] = []
         for _ in range(count):
-            self = new(TopicRequest)
+            self = TopicRequest()
             self.name, at = read_string(data, at, True, "name")
             self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -69,16 +67,15 @@ class TopicRequest:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeProducersRequest(Message):
+class DescribeProducersRequest(Message, gc=False, kw_only=True):
     """Asks a broker which producers it remembers for partitions it has; helps to find transactions that hang.
 
     topics: Topics to look at.
     """
 
-    API_KEY: ClassVar[int | None] = 61
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 61
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     topics: list[TopicRequest] = field(default_factory=list)  # []TopicRequest, versions 0+
     unknown_tags: Tags = ()
@@ -93,14 +90,13 @@ class DescribeProducersRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeProducersRequest, int]:
-        self = new(DescribeProducersRequest)
+        self = DescribeProducersRequest()
         self.topics, at = read_structs(data, at, True, 3, "topics", TopicRequest._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ProducerState:
+class ProducerState(Struct, gc=False, kw_only=True):
     """Producers that wrote here and have not been forgotten.
 
     producer_id: Id that the producer got from InitProducerId.
@@ -140,7 +136,7 @@ class ProducerState:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ProducerState], int]:
         found: list[ProducerState] = []
         for _ in range(count):
-            self = new(ProducerState)
+            self = ProducerState()
             (
                 self.producer_id,
                 self.producer_epoch,
@@ -159,7 +155,7 @@ class ProducerState:
         found: list[ProducerState] = []
         rows, at = _ROWS_QIIQIQ_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(ProducerState)
+            self = ProducerState()
             (
                 self.producer_id,
                 self.producer_epoch,
@@ -173,8 +169,7 @@ class ProducerState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionResponse:
+class PartitionResponse(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -205,7 +200,7 @@ class PartitionResponse:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResponse], int]:
         found: list[PartitionResponse] = []
         for _ in range(count):
-            self = new(PartitionResponse)
+            self = PartitionResponse()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -215,8 +210,7 @@ class PartitionResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicResponse:
+class TopicResponse(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -242,7 +236,7 @@ class TopicResponse:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicResponse], int]:
         found: list[TopicResponse] = []
         for _ in range(count):
-            self = new(TopicResponse)
+            self = TopicResponse()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, at = read_structs(data, at, True, 9, "partitions", PartitionResponse._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -250,8 +244,7 @@ class TopicResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeProducersResponse(Message):
+class DescribeProducersResponse(Message, gc=False, kw_only=True):
     """The producers that the partitions remember.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -259,9 +252,9 @@ class DescribeProducersResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 61
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 61
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     topics: list[TopicResponse] = field(default_factory=list)  # []TopicResponse, versions 0+
@@ -278,7 +271,7 @@ class DescribeProducersResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeProducersResponse, int]:
-        self = new(DescribeProducersResponse)
+        self = DescribeProducersResponse()
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.topics, at = read_structs(data, at, True, 3, "topics", TopicResponse._read_each, version)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -42,8 +41,7 @@ _ROWS_I_COMPACT = Rows("i", flexible=True)
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeQuorumRequestPartitionData:
+class DescribeQuorumRequestPartitionData(Struct, gc=False, kw_only=True):
     """Quorums, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -71,7 +69,7 @@ class DescribeQuorumRequestPartitionData:
     ) -> tuple[list[DescribeQuorumRequestPartitionData], int]:
         found: list[DescribeQuorumRequestPartitionData] = []
         for _ in range(count):
-            self = new(DescribeQuorumRequestPartitionData)
+            self = DescribeQuorumRequestPartitionData()
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -88,15 +86,14 @@ class DescribeQuorumRequestPartitionData:
         found: list[DescribeQuorumRequestPartitionData] = []
         rows, at = _ROWS_I_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(DescribeQuorumRequestPartitionData)
+            self = DescribeQuorumRequestPartitionData()
             (self.partition_index,) = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeQuorumRequestTopicData:
+class DescribeQuorumRequestTopicData(Struct, gc=False, kw_only=True):
     """Quorums, by topic; the cluster has one, __cluster_metadata.
 
     topic_name: Name of the log, __cluster_metadata.
@@ -127,7 +124,7 @@ class DescribeQuorumRequestTopicData:
     ) -> tuple[list[DescribeQuorumRequestTopicData], int]:
         found: list[DescribeQuorumRequestTopicData] = []
         for _ in range(count):
-            self = new(DescribeQuorumRequestTopicData)
+            self = DescribeQuorumRequestTopicData()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.partitions, at = read_rows(
                 data,
@@ -143,16 +140,15 @@ class DescribeQuorumRequestTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeQuorumRequest(Message):
+class DescribeQuorumRequest(Message, gc=False, kw_only=True):
     """Asks for the state of the KRaft quorum: the leader, and the log end offsets of the others.
 
     topics: Quorums, by topic; the cluster has one, __cluster_metadata.
     """
 
-    API_KEY: ClassVar[int | None] = 55
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 55
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     topics: list[DescribeQuorumRequestTopicData] = field(default_factory=list)  # []TopicData, versions 0+
     unknown_tags: Tags = ()
@@ -167,14 +163,13 @@ class DescribeQuorumRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumRequest, int]:
-        self = new(DescribeQuorumRequest)
+        self = DescribeQuorumRequest()
         self.topics, at = read_structs(data, at, True, 3, "topics", DescribeQuorumRequestTopicData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaState:
+class ReplicaState(Struct, gc=False, kw_only=True):
     """Log end offset of one replica.
 
     replica_id: Node id of the replica.
@@ -215,7 +210,7 @@ class ReplicaState:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaState], int]:
         found: list[ReplicaState] = []
         for _ in range(count):
-            self = new(ReplicaState)
+            self = ReplicaState()
             (self.replica_id,) = _I.unpack_from(data, at)
             at += 4
             if version >= 2:
@@ -244,7 +239,7 @@ class ReplicaState:
         if version == 1:
             rows, at = _ROWS_IQQQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(ReplicaState)
+                self = ReplicaState()
                 self.replica_id, self.log_end_offset, self.last_fetch_timestamp, self.last_caught_up_timestamp = row
                 self.replica_directory_id = NULL_UUID
                 self.unknown_tags = ()
@@ -252,7 +247,7 @@ class ReplicaState:
         elif version <= 0:
             rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(ReplicaState)
+                self = ReplicaState()
                 self.replica_id, self.log_end_offset = row
                 self.replica_directory_id = NULL_UUID
                 self.last_fetch_timestamp = -1
@@ -262,8 +257,7 @@ class ReplicaState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeQuorumResponsePartitionData:
+class DescribeQuorumResponsePartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -310,7 +304,7 @@ class DescribeQuorumResponsePartitionData:
     ) -> tuple[list[DescribeQuorumResponsePartitionData], int]:
         found: list[DescribeQuorumResponsePartitionData] = []
         for _ in range(count):
-            self = new(DescribeQuorumResponsePartitionData)
+            self = DescribeQuorumResponsePartitionData()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             if version >= 2:
@@ -338,8 +332,7 @@ class DescribeQuorumResponsePartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeQuorumResponseTopicData:
+class DescribeQuorumResponseTopicData(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_name: Name of the log, __cluster_metadata.
@@ -370,7 +363,7 @@ class DescribeQuorumResponseTopicData:
     ) -> tuple[list[DescribeQuorumResponseTopicData], int]:
         found: list[DescribeQuorumResponseTopicData] = []
         for _ in range(count):
-            self = new(DescribeQuorumResponseTopicData)
+            self = DescribeQuorumResponseTopicData()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.partitions, at = read_structs(
                 data,
@@ -386,8 +379,7 @@ class DescribeQuorumResponseTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+class Listener(Struct, gc=False, kw_only=True):
     """Its addresses.
 
     name: Name of the listener, such as CONTROLLER.
@@ -416,7 +408,7 @@ class Listener:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
         found: list[Listener] = []
         for _ in range(count):
-            self = new(Listener)
+            self = Listener()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             (self.port,) = _UH.unpack_from(data, at)
@@ -426,8 +418,7 @@ class Listener:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Node:
+class Node(Struct, gc=False, kw_only=True):
     """Addresses of the voters.
 
     node_id: Node id of the voter.
@@ -453,7 +444,7 @@ class Node:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Node], int]:
         found: list[Node] = []
         for _ in range(count):
-            self = new(Node)
+            self = Node()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.listeners, at = read_structs(data, at, True, 5, "listeners", Listener._read_each, version)
@@ -462,8 +453,7 @@ class Node:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeQuorumResponse(Message):
+class DescribeQuorumResponse(Message, gc=False, kw_only=True):
     """State of the quorum, as its leader sees it.
 
     error_code: Error of the whole request; 0 means none.
@@ -472,9 +462,9 @@ class DescribeQuorumResponse(Message):
     nodes: Addresses of the voters.
     """
 
-    API_KEY: ClassVar[int | None] = 55
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 55
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     error_code: int = 0  # int16, versions 0+
     error_message: str | None = ""  # string, versions 2+, nullable, ignorable
@@ -499,7 +489,7 @@ class DescribeQuorumResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeQuorumResponse, int]:
-        self = new(DescribeQuorumResponse)
+        self = DescribeQuorumResponse()
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         if version >= 2:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_nullable_structs,
     read_numbers,
@@ -38,8 +37,7 @@ _IQIH = struct.Struct(">iqih")
 _IQIQH = struct.Struct(">iqiqh")
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeShareGroupOffsetsRequestTopic:
+class DescribeShareGroupOffsetsRequestTopic(Struct, gc=False, kw_only=True):
     """Topics to look at; null means all that the group has offsets for.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -70,7 +68,7 @@ class DescribeShareGroupOffsetsRequestTopic:
     ) -> tuple[list[DescribeShareGroupOffsetsRequestTopic], int]:
         found: list[DescribeShareGroupOffsetsRequestTopic] = []
         for _ in range(count):
-            self = new(DescribeShareGroupOffsetsRequestTopic)
+            self = DescribeShareGroupOffsetsRequestTopic()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -78,8 +76,7 @@ class DescribeShareGroupOffsetsRequestTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeShareGroupOffsetsRequestGroup:
+class DescribeShareGroupOffsetsRequestGroup(Struct, gc=False, kw_only=True):
     """Share groups to look at.
 
     group_id: Share group by its group.id, as its consumers are configured.
@@ -111,7 +108,7 @@ class DescribeShareGroupOffsetsRequestGroup:
     ) -> tuple[list[DescribeShareGroupOffsetsRequestGroup], int]:
         found: list[DescribeShareGroupOffsetsRequestGroup] = []
         for _ in range(count):
-            self = new(DescribeShareGroupOffsetsRequestGroup)
+            self = DescribeShareGroupOffsetsRequestGroup()
             self.group_id, at = read_string(data, at, True, "group_id")
             self.topics, at = read_nullable_structs(
                 data,
@@ -127,16 +124,15 @@ class DescribeShareGroupOffsetsRequestGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeShareGroupOffsetsRequest(Message):
+class DescribeShareGroupOffsetsRequest(Message, gc=False, kw_only=True):
     """Asks for the offsets of share groups; sent to their coordinator.
 
     groups: Share groups to look at.
     """
 
-    API_KEY: ClassVar[int | None] = 90
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 90
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     # []DescribeShareGroupOffsetsRequestGroup, versions 0+
     groups: list[DescribeShareGroupOffsetsRequestGroup] = field(default_factory=list)
@@ -152,7 +148,7 @@ class DescribeShareGroupOffsetsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsRequest, int]:
-        self = new(DescribeShareGroupOffsetsRequest)
+        self = DescribeShareGroupOffsetsRequest()
         self.groups, at = read_structs(
             data,
             at,
@@ -166,8 +162,7 @@ class DescribeShareGroupOffsetsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeShareGroupOffsetsResponsePartition:
+class DescribeShareGroupOffsetsResponsePartition(Struct, gc=False, kw_only=True):
     """Offsets by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -215,7 +210,7 @@ class DescribeShareGroupOffsetsResponsePartition:
     ) -> tuple[list[DescribeShareGroupOffsetsResponsePartition], int]:
         found: list[DescribeShareGroupOffsetsResponsePartition] = []
         for _ in range(count):
-            self = new(DescribeShareGroupOffsetsResponsePartition)
+            self = DescribeShareGroupOffsetsResponsePartition()
             if version >= 1:
                 (
                     self.partition_index,
@@ -240,8 +235,7 @@ class DescribeShareGroupOffsetsResponsePartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeShareGroupOffsetsResponseTopic:
+class DescribeShareGroupOffsetsResponseTopic(Struct, gc=False, kw_only=True):
     """Offsets by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -276,7 +270,7 @@ class DescribeShareGroupOffsetsResponseTopic:
     ) -> tuple[list[DescribeShareGroupOffsetsResponseTopic], int]:
         found: list[DescribeShareGroupOffsetsResponseTopic] = []
         for _ in range(count):
-            self = new(DescribeShareGroupOffsetsResponseTopic)
+            self = DescribeShareGroupOffsetsResponseTopic()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(
@@ -293,8 +287,7 @@ class DescribeShareGroupOffsetsResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeShareGroupOffsetsResponseGroup:
+class DescribeShareGroupOffsetsResponseGroup(Struct, gc=False, kw_only=True):
     """One entry per group.
 
     group_id: Share group by its group.id, as its consumers are configured.
@@ -332,7 +325,7 @@ class DescribeShareGroupOffsetsResponseGroup:
     ) -> tuple[list[DescribeShareGroupOffsetsResponseGroup], int]:
         found: list[DescribeShareGroupOffsetsResponseGroup] = []
         for _ in range(count):
-            self = new(DescribeShareGroupOffsetsResponseGroup)
+            self = DescribeShareGroupOffsetsResponseGroup()
             self.group_id, at = read_string(data, at, True, "group_id")
             self.topics, at = read_structs(
                 data,
@@ -351,8 +344,7 @@ class DescribeShareGroupOffsetsResponseGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeShareGroupOffsetsResponse(Message):
+class DescribeShareGroupOffsetsResponse(Message, gc=False, kw_only=True):
     """Start offsets of the share groups.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -360,9 +352,9 @@ class DescribeShareGroupOffsetsResponse(Message):
     groups: One entry per group.
     """
 
-    API_KEY: ClassVar[int | None] = 90
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 90
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     # []DescribeShareGroupOffsetsResponseGroup, versions 0+
@@ -380,7 +372,7 @@ class DescribeShareGroupOffsetsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeShareGroupOffsetsResponse, int]:
-        self = new(DescribeShareGroupOffsetsResponse)
+        self = DescribeShareGroupOffsetsResponse()
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.groups, at = read_structs(

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_numbers,
     read_nullable_string,
     read_nullable_struct,
@@ -42,8 +41,7 @@ _SHAPES_HIII_I_I_COMPACT = Shapes("hiii[i[i", flexible=True)
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicRequest:
+class TopicRequest(Struct, gc=False, kw_only=True):
     """Topics to describe; an empty list means all.
 
     name: Name of the topic.
@@ -66,15 +64,14 @@ class TopicRequest:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicRequest], int]:
         found: list[TopicRequest] = []
         for _ in range(count):
-            self = new(TopicRequest)
+            self = TopicRequest()
             self.name, at = read_string(data, at, True, "name")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsRequestCursor:
+class DescribeTopicPartitionsRequestCursor(Struct, gc=False, kw_only=True):
     """Cursor from the previous response; null starts at the beginning.
 
     topic_name: Name of the topic to begin with, in alphabetical order.
@@ -96,7 +93,7 @@ class DescribeTopicPartitionsRequestCursor:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsRequestCursor, int]:
-        self = new(DescribeTopicPartitionsRequestCursor)
+        self = DescribeTopicPartitionsRequestCursor()
         self.topic_name, at = read_string(data, at, True, "topic_name")
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
@@ -104,8 +101,7 @@ class DescribeTopicPartitionsRequestCursor:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsRequest(Message):
+class DescribeTopicPartitionsRequest(Message, gc=False, kw_only=True):
     """Asks for leaders and replicas of topics page by page, for clusters with very many partitions.
 
     topics: Topics to describe; an empty list means all.
@@ -113,9 +109,9 @@ class DescribeTopicPartitionsRequest(Message):
     cursor: Cursor from the previous response; null starts at the beginning.
     """
 
-    API_KEY: ClassVar[int | None] = 75
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 75
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     topics: list[TopicRequest] = field(default_factory=list)  # []TopicRequest, versions 0+
     response_partition_limit: int = 2000  # int32, versions 0+
@@ -134,7 +130,7 @@ class DescribeTopicPartitionsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsRequest, int]:
-        self = new(DescribeTopicPartitionsRequest)
+        self = DescribeTopicPartitionsRequest()
         self.topics, at = read_structs(data, at, True, 2, "topics", TopicRequest._read_each, version)
         (self.response_partition_limit,) = _I.unpack_from(data, at)
         at += 4
@@ -143,8 +139,7 @@ class DescribeTopicPartitionsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponsePartition:
+class DescribeTopicPartitionsResponsePartition(Struct, gc=False, kw_only=True):
     """Partitions of the topic, as many as fit on this page.
 
     error_code: Error of this partition; 0 means none. 5 means that it has no leader now.
@@ -203,7 +198,7 @@ class DescribeTopicPartitionsResponsePartition:
     ) -> tuple[list[DescribeTopicPartitionsResponsePartition], int]:
         found: list[DescribeTopicPartitionsResponsePartition] = []
         for _ in range(count):
-            self = new(DescribeTopicPartitionsResponsePartition)
+            self = DescribeTopicPartitionsResponsePartition()
             self.error_code, self.partition_index, self.leader_id, self.leader_epoch = _HIII.unpack_from(data, at)
             at += 14
             self.replica_nodes, at = read_numbers(data, at, True, "i", "replica_nodes")
@@ -216,8 +211,7 @@ class DescribeTopicPartitionsResponsePartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponseTopic:
+class DescribeTopicPartitionsResponseTopic(Struct, gc=False, kw_only=True):
     """Topics in alphabetical order.
 
     error_code: Error of this topic; 0 means none. 3 says that there is no such topic.
@@ -262,7 +256,7 @@ class DescribeTopicPartitionsResponseTopic:
     ) -> tuple[list[DescribeTopicPartitionsResponseTopic], int]:
         found: list[DescribeTopicPartitionsResponseTopic] = []
         for _ in range(count):
-            self = new(DescribeTopicPartitionsResponseTopic)
+            self = DescribeTopicPartitionsResponseTopic()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.name, at = read_nullable_string(data, at, True, "name")
@@ -285,8 +279,7 @@ class DescribeTopicPartitionsResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponseCursor:
+class DescribeTopicPartitionsResponseCursor(Struct, gc=False, kw_only=True):
     """Start of the next page; null if this is the last.
 
     topic_name: Name of the topic to continue with.
@@ -308,7 +301,7 @@ class DescribeTopicPartitionsResponseCursor:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsResponseCursor, int]:
-        self = new(DescribeTopicPartitionsResponseCursor)
+        self = DescribeTopicPartitionsResponseCursor()
         self.topic_name, at = read_string(data, at, True, "topic_name")
         (self.partition_index,) = _I.unpack_from(data, at)
         at += 4
@@ -316,8 +309,7 @@ class DescribeTopicPartitionsResponseCursor:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponse(Message):
+class DescribeTopicPartitionsResponse(Message, gc=False, kw_only=True):
     """One page of topics with their partitions.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -326,9 +318,9 @@ class DescribeTopicPartitionsResponse(Message):
     next_cursor: Start of the next page; null if this is the last.
     """
 
-    API_KEY: ClassVar[int | None] = 75
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 75
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+, ignorable
     # []DescribeTopicPartitionsResponseTopic, versions 0+
@@ -348,7 +340,7 @@ class DescribeTopicPartitionsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTopicPartitionsResponse, int]:
-        self = new(DescribeTopicPartitionsResponse)
+        self = DescribeTopicPartitionsResponse()
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.topics, at = read_structs(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_numbers,
     read_string,
@@ -32,16 +31,15 @@ _I = struct.Struct(">i")
 _IQQH = struct.Struct(">iqqh")
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTransactionsRequest(Message):
+class DescribeTransactionsRequest(Message, gc=False, kw_only=True):
     """Asks a transaction coordinator for the state of transactions.
 
     transactional_ids: Names of the transactions.
     """
 
-    API_KEY: ClassVar[int | None] = 65
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 65
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     transactional_ids: list[str] = field(default_factory=list)  # []string, versions 0+
     unknown_tags: Tags = ()
@@ -56,7 +54,7 @@ class DescribeTransactionsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTransactionsRequest, int]:
-        self = new(DescribeTransactionsRequest)
+        self = DescribeTransactionsRequest()
         self.transactional_ids, at = read_array(
             data,
             at,
@@ -71,8 +69,7 @@ class DescribeTransactionsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicData:
+class TopicData(Struct, gc=False, kw_only=True):
     """Partitions that belong to the transaction, by topic.
 
     topic: Name of the topic, unique in the cluster.
@@ -98,7 +95,7 @@ class TopicData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicData], int]:
         found: list[TopicData] = []
         for _ in range(count):
-            self = new(TopicData)
+            self = TopicData()
             self.topic, at = read_string(data, at, True, "topic")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -106,8 +103,7 @@ class TopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TransactionState:
+class TransactionState(Struct, gc=False, kw_only=True):
     """One entry per name.
 
     error_code: Error of this name; 0 means none. 105 says that there is no such transactional id.
@@ -154,7 +150,7 @@ class TransactionState:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TransactionState], int]:
         found: list[TransactionState] = []
         for _ in range(count):
-            self = new(TransactionState)
+            self = TransactionState()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.transactional_id, at = read_string(data, at, True, "transactional_id")
@@ -172,8 +168,7 @@ class TransactionState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeTransactionsResponse(Message):
+class DescribeTransactionsResponse(Message, gc=False, kw_only=True):
     """The state of the transactions.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -181,9 +176,9 @@ class DescribeTransactionsResponse(Message):
     transaction_states: One entry per name.
     """
 
-    API_KEY: ClassVar[int | None] = 65
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 65
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     transaction_states: list[TransactionState] = field(default_factory=list)  # []TransactionState, versions 0+
@@ -200,7 +195,7 @@ class DescribeTransactionsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeTransactionsResponse, int]:
-        self = new(DescribeTransactionsResponse)
+        self = DescribeTransactionsResponse()
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.transaction_states, at = read_structs(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_nullable_structs,
     read_string,
@@ -33,8 +32,7 @@ _IH = struct.Struct(">ih")
 _ROWS_BI_COMPACT = Rows("bi", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class UserName:
+class UserName(Struct, gc=False, kw_only=True):
     """Users; null or an empty list means all.
 
     name: Name of the user.
@@ -57,23 +55,22 @@ class UserName:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UserName], int]:
         found: list[UserName] = []
         for _ in range(count):
-            self = new(UserName)
+            self = UserName()
             self.name, at = read_string(data, at, True, "name")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeUserScramCredentialsRequest(Message):
+class DescribeUserScramCredentialsRequest(Message, gc=False, kw_only=True):
     """Asks which SCRAM mechanisms users have passwords for. The passwords themselves are never told.
 
     users: Users; null or an empty list means all.
     """
 
-    API_KEY: ClassVar[int | None] = 50
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 50
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     users: list[UserName] | None = field(default_factory=list)  # []UserName, versions 0+, nullable
     unknown_tags: Tags = ()
@@ -88,14 +85,13 @@ class DescribeUserScramCredentialsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeUserScramCredentialsRequest, int]:
-        self = new(DescribeUserScramCredentialsRequest)
+        self = DescribeUserScramCredentialsRequest()
         self.users, at = read_nullable_structs(data, at, True, 2, "users", UserName._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CredentialInfo:
+class CredentialInfo(Struct, gc=False, kw_only=True):
     """Mechanisms that the user has a password for.
 
     mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
@@ -120,7 +116,7 @@ class CredentialInfo:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CredentialInfo], int]:
         found: list[CredentialInfo] = []
         for _ in range(count):
-            self = new(CredentialInfo)
+            self = CredentialInfo()
             self.mechanism, self.iterations = _BI.unpack_from(data, at)
             at += 5
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -132,15 +128,14 @@ class CredentialInfo:
         found: list[CredentialInfo] = []
         rows, at = _ROWS_BI_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(CredentialInfo)
+            self = CredentialInfo()
             self.mechanism, self.iterations = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeUserScramCredentialsResult:
+class DescribeUserScramCredentialsResult(Struct, gc=False, kw_only=True):
     """One entry per user.
 
     user: Name of the user.
@@ -178,7 +173,7 @@ class DescribeUserScramCredentialsResult:
     ) -> tuple[list[DescribeUserScramCredentialsResult], int]:
         found: list[DescribeUserScramCredentialsResult] = []
         for _ in range(count):
-            self = new(DescribeUserScramCredentialsResult)
+            self = DescribeUserScramCredentialsResult()
             self.user, at = read_string(data, at, True, "user")
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
@@ -189,8 +184,7 @@ class DescribeUserScramCredentialsResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribeUserScramCredentialsResponse(Message):
+class DescribeUserScramCredentialsResponse(Message, gc=False, kw_only=True):
     """The mechanisms of each user.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -200,9 +194,9 @@ class DescribeUserScramCredentialsResponse(Message):
     results: One entry per user.
     """
 
-    API_KEY: ClassVar[int | None] = 50
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 50
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -223,7 +217,7 @@ class DescribeUserScramCredentialsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DescribeUserScramCredentialsResponse, int]:
-        self = new(DescribeUserScramCredentialsResponse)
+        self = DescribeUserScramCredentialsResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_nullable_structs,
     read_numbers,
@@ -33,8 +32,7 @@ _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+class TopicPartitions(Struct, gc=False, kw_only=True):
     """Partitions to elect leaders for; null means all.
 
     topic: Name of the topic, unique in the cluster.
@@ -62,7 +60,7 @@ class TopicPartitions:
         flexible = version >= 2
         found: list[TopicPartitions] = []
         for _ in range(count):
-            self = new(TopicPartitions)
+            self = TopicPartitions()
             self.topic, at = read_string(data, at, flexible, "topic")
             self.partitions, at = read_numbers(data, at, flexible, "i", "partitions")
             if version >= 2:
@@ -73,8 +71,7 @@ class TopicPartitions:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ElectLeadersRequest(Message):
+class ElectLeadersRequest(Message, gc=False, kw_only=True):
     """Has new leaders elected: the preferred ones, or for partitions without a leader any replica that is alive, even
     if records get lost.
 
@@ -84,9 +81,9 @@ class ElectLeadersRequest(Message):
     timeout_ms: Milliseconds to wait for the elections to be over.
     """
 
-    API_KEY: ClassVar[int | None] = 43
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 43
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     election_type: int = 0  # int8, versions 1+
     # []TopicPartitions, versions 0+, nullable
@@ -110,7 +107,7 @@ class ElectLeadersRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ElectLeadersRequest, int]:
-        self = new(ElectLeadersRequest)
+        self = ElectLeadersRequest()
         flexible = version >= 2
         if version >= 1:
             (self.election_type,) = _B.unpack_from(data, at)
@@ -135,8 +132,7 @@ class ElectLeadersRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionResult:
+class PartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_id: Number of the partition within its topic, counted from 0.
@@ -167,7 +163,7 @@ class PartitionResult:
         flexible = version >= 2
         found: list[PartitionResult] = []
         for _ in range(count):
-            self = new(PartitionResult)
+            self = PartitionResult()
             self.partition_id, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
@@ -179,8 +175,7 @@ class PartitionResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaElectionResult:
+class ReplicaElectionResult(Struct, gc=False, kw_only=True):
     """Results by topic; for a request for all partitions, only of those that needed an election.
 
     topic: Name of the topic, unique in the cluster.
@@ -208,7 +203,7 @@ class ReplicaElectionResult:
         flexible = version >= 2
         found: list[ReplicaElectionResult] = []
         for _ in range(count):
-            self = new(ReplicaElectionResult)
+            self = ReplicaElectionResult()
             self.topic, at = read_string(data, at, flexible, "topic")
             self.partition_result, at = read_structs(
                 data,
@@ -227,8 +222,7 @@ class ReplicaElectionResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ElectLeadersResponse(Message):
+class ElectLeadersResponse(Message, gc=False, kw_only=True):
     """Result of each election.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -238,9 +232,9 @@ class ElectLeadersResponse(Message):
         election.
     """
 
-    API_KEY: ClassVar[int | None] = 43
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 43
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 1+
@@ -265,7 +259,7 @@ class ElectLeadersResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ElectLeadersResponse, int]:
-        self = new(ElectLeadersResponse)
+        self = ElectLeadersResponse()
         flexible = version >= 2
         if version >= 1:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

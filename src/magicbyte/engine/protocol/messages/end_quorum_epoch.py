@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_numbers,
     read_string,
@@ -45,8 +44,7 @@ _SHAPES_III_I_CLASSIC = Shapes("iii[i", flexible=False)
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaInfo:
+class ReplicaInfo(Struct, gc=False, kw_only=True):
     """Voters, the most suitable successor first.
 
     candidate_id: Node id of the voter.
@@ -72,7 +70,7 @@ class ReplicaInfo:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReplicaInfo], int]:
         found: list[ReplicaInfo] = []
         for _ in range(count):
-            self = new(ReplicaInfo)
+            self = ReplicaInfo()
             (self.candidate_id,) = _I.unpack_from(data, at)
             at += 4
             self.candidate_directory_id, at = read_uuid(data, at)
@@ -81,8 +79,7 @@ class ReplicaInfo:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EndQuorumEpochRequestPartitionData:
+class EndQuorumEpochRequestPartitionData(Struct, gc=False, kw_only=True):
     """Quorums, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -133,7 +130,7 @@ class EndQuorumEpochRequestPartitionData:
         flexible = version >= 1
         found: list[EndQuorumEpochRequestPartitionData] = []
         for _ in range(count):
-            self = new(EndQuorumEpochRequestPartitionData)
+            self = EndQuorumEpochRequestPartitionData()
             if version >= 1:
                 self.partition_index, self.leader_id, self.leader_epoch = _III.unpack_from(data, at)
                 at += 12
@@ -168,7 +165,7 @@ class EndQuorumEpochRequestPartitionData:
         if version <= 0:
             rows, at = _ROWS_III_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(EndQuorumEpochRequestPartitionData)
+                self = EndQuorumEpochRequestPartitionData()
                 (self.partition_index, self.leader_id, self.leader_epoch), self.preferred_successors = row
                 self.preferred_candidates = []
                 self.unknown_tags = ()
@@ -176,8 +173,7 @@ class EndQuorumEpochRequestPartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EndQuorumEpochRequestTopicData:
+class EndQuorumEpochRequestTopicData(Struct, gc=False, kw_only=True):
     """Quorums, by topic; the cluster has one, __cluster_metadata.
 
     topic_name: Name of the log, __cluster_metadata.
@@ -210,7 +206,7 @@ class EndQuorumEpochRequestTopicData:
         flexible = version >= 1
         found: list[EndQuorumEpochRequestTopicData] = []
         for _ in range(count):
-            self = new(EndQuorumEpochRequestTopicData)
+            self = EndQuorumEpochRequestTopicData()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             if version >= 1:
                 self.partitions, at = read_structs(
@@ -238,8 +234,7 @@ class EndQuorumEpochRequestTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderEndpoint:
+class LeaderEndpoint(Struct, gc=False, kw_only=True):
     """Addresses at which the voters reach the leader that steps down.
 
     name: Name of the listener, such as CONTROLLER.
@@ -268,7 +263,7 @@ class LeaderEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderEndpoint], int]:
         found: list[LeaderEndpoint] = []
         for _ in range(count):
-            self = new(LeaderEndpoint)
+            self = LeaderEndpoint()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             (self.port,) = _UH.unpack_from(data, at)
@@ -278,8 +273,7 @@ class LeaderEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EndQuorumEpochRequest(Message):
+class EndQuorumEpochRequest(Message, gc=False, kw_only=True):
     """Sent by a leader of a KRaft quorum that steps down, so that the others elect a new one at once.
 
     cluster_id: Id of the cluster; null skips the check.
@@ -287,9 +281,9 @@ class EndQuorumEpochRequest(Message):
     leader_endpoints: Addresses at which the voters reach the leader that steps down.
     """
 
-    API_KEY: ClassVar[int | None] = 54
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 54
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     cluster_id: str | None = None  # string, versions 0+, nullable
     topics: list[EndQuorumEpochRequestTopicData] = field(default_factory=list)  # []TopicData, versions 0+
@@ -310,7 +304,7 @@ class EndQuorumEpochRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochRequest, int]:
-        self = new(EndQuorumEpochRequest)
+        self = EndQuorumEpochRequest()
         flexible = version >= 1
         self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
         self.topics, at = read_structs(
@@ -339,8 +333,7 @@ class EndQuorumEpochRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EndQuorumEpochResponsePartitionData:
+class EndQuorumEpochResponsePartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -375,7 +368,7 @@ class EndQuorumEpochResponsePartitionData:
     ) -> tuple[list[EndQuorumEpochResponsePartitionData], int]:
         found: list[EndQuorumEpochResponsePartitionData] = []
         for _ in range(count):
-            self = new(EndQuorumEpochResponsePartitionData)
+            self = EndQuorumEpochResponsePartitionData()
             self.partition_index, self.error_code, self.leader_id, self.leader_epoch = _IHII.unpack_from(data, at)
             at += 14
             if version >= 1:
@@ -396,22 +389,21 @@ class EndQuorumEpochResponsePartitionData:
         if version >= 1:
             rows, at = _ROWS_IHII_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(EndQuorumEpochResponsePartitionData)
+                self = EndQuorumEpochResponsePartitionData()
                 self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IHII_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(EndQuorumEpochResponsePartitionData)
+                self = EndQuorumEpochResponsePartitionData()
                 self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EndQuorumEpochResponseTopicData:
+class EndQuorumEpochResponseTopicData(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_name: Name of the log, __cluster_metadata.
@@ -444,7 +436,7 @@ class EndQuorumEpochResponseTopicData:
         flexible = version >= 1
         found: list[EndQuorumEpochResponseTopicData] = []
         for _ in range(count):
-            self = new(EndQuorumEpochResponseTopicData)
+            self = EndQuorumEpochResponseTopicData()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             self.partitions, at = read_rows(
                 data,
@@ -463,8 +455,7 @@ class EndQuorumEpochResponseTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the leader named above.
 
     node_id: Node id of the leader.
@@ -493,7 +484,7 @@ class NodeEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
         found: list[NodeEndpoint] = []
         for _ in range(count):
-            self = new(NodeEndpoint)
+            self = NodeEndpoint()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -504,8 +495,7 @@ class NodeEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EndQuorumEpochResponse(Message):
+class EndQuorumEpochResponse(Message, gc=False, kw_only=True):
     """Whether the voter took notice.
 
     error_code: Error of the whole request; 0 means none. 104 says that the cluster is another one.
@@ -513,9 +503,9 @@ class EndQuorumEpochResponse(Message):
     node_endpoints: Addresses of the leader named above.
     """
 
-    API_KEY: ClassVar[int | None] = 54
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 54
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     error_code: int = 0  # int16, versions 0+
     topics: list[EndQuorumEpochResponseTopicData] = field(default_factory=list)  # []TopicData, versions 0+
@@ -540,7 +530,7 @@ class EndQuorumEpochResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EndQuorumEpochResponse, int]:
-        self = new(EndQuorumEpochResponse)
+        self = EndQuorumEpochResponse()
         flexible = version >= 1
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

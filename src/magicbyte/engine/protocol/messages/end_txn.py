@@ -7,10 +7,8 @@ EndTxnResponse: versions 0-5, flexible 3+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_unknown_tags, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _IH = struct.Struct(">ih")
@@ -18,8 +16,7 @@ _IHQH = struct.Struct(">ihqh")
 _QHT = struct.Struct(">qh?")
 
 
-@dataclass(slots=True, kw_only=True)
-class EndTxnRequest(Message):
+class EndTxnRequest(Message, gc=False, kw_only=True):
     """Commits or aborts a transaction. The answer comes once the decision is stored; the markers in the partitions
     follow.
 
@@ -29,9 +26,9 @@ class EndTxnRequest(Message):
     committed: True commits, false aborts.
     """
 
-    API_KEY: ClassVar[int | None] = 26
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 6)
+    API_KEY = 26
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     transactional_id: str = ""  # string, versions 0+
     producer_id: int = 0  # int64, versions 0+
@@ -51,7 +48,7 @@ class EndTxnRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EndTxnRequest, int]:
-        self = new(EndTxnRequest)
+        self = EndTxnRequest()
         flexible = version >= 3
         self.transactional_id, at = read_string(data, at, flexible, "transactional_id")
         self.producer_id, self.producer_epoch, self.committed = _QHT.unpack_from(data, at)
@@ -63,8 +60,7 @@ class EndTxnRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EndTxnResponse(Message):
+class EndTxnResponse(Message, gc=False, kw_only=True):
     """Whether the end of the transaction is decided, and the id and epoch with which the producer continues.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -75,9 +71,9 @@ class EndTxnResponse(Message):
     producer_epoch: Epoch for the next transaction, one higher than before; -1 with an error.
     """
 
-    API_KEY: ClassVar[int | None] = 26
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 6)
+    API_KEY = 26
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -99,7 +95,7 @@ class EndTxnResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EndTxnResponse, int]:
-        self = new(EndTxnResponse)
+        self = EndTxnResponse()
         if version >= 5:
             self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch = _IHQH.unpack_from(data, at)
             at += 16

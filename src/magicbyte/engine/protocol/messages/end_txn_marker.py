@@ -6,17 +6,13 @@ EndTxnMarker: version 0.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new
 from magicbyte.engine.protocol.message import Message, Writer
 
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class EndTxnMarker(Message):
+class EndTxnMarker(Message, gc=False, kw_only=True):
     """Value of the control record that ends a transaction in a partition, after an int16 version; its key says whether
     it commits or aborts.
 
@@ -24,8 +20,8 @@ class EndTxnMarker(Message):
         coordinator is refused.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(0)
 
     coordinator_epoch: int = 0  # int32, versions 0+
 
@@ -35,7 +31,7 @@ class EndTxnMarker(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EndTxnMarker, int]:
-        self = new(EndTxnMarker)
+        self = EndTxnMarker()
         (self.coordinator_epoch,) = _I.unpack_from(data, at)
         at += 4
         return self, at

@@ -7,11 +7,8 @@ EnvelopeResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_bytes,
     read_nullable_bytes,
     read_nullable_view,
@@ -28,8 +25,7 @@ from magicbyte.engine.protocol.message import Message, Records, Tags, Writer
 _H = struct.Struct(">h")
 
 
-@dataclass(slots=True, kw_only=True)
-class EnvelopeRequest(Message):
+class EnvelopeRequest(Message, gc=False, kw_only=True):
     """A client's request that a broker passes on to the controller, with the client's identity.
 
     request_data: The client's whole request, header included.
@@ -38,9 +34,9 @@ class EnvelopeRequest(Message):
     client_host_address: The client's IP address, 4 or 16 bytes.
     """
 
-    API_KEY: ClassVar[int | None] = 58
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 58
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     request_data: Records = b""  # bytes, versions 0+
     request_principal: bytes | None = b""  # bytes, versions 0+, nullable
@@ -59,7 +55,7 @@ class EnvelopeRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EnvelopeRequest, int]:
-        self = new(EnvelopeRequest)
+        self = EnvelopeRequest()
         self.request_data, at = read_view(data, at, True, "request_data")
         self.request_principal, at = read_nullable_bytes(data, at, True, "request_principal")
         self.client_host_address, at = read_bytes(data, at, True, "client_host_address")
@@ -67,17 +63,16 @@ class EnvelopeRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EnvelopeResponse(Message):
+class EnvelopeResponse(Message, gc=False, kw_only=True):
     """The controller's answer to a request that was passed on.
 
     response_data: The whole response, header included; null with an error.
     error_code: Error of the passing on itself; 0 means none. 41 says that this is not the active controller.
     """
 
-    API_KEY: ClassVar[int | None] = 58
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 58
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     response_data: Records | None = None  # bytes, versions 0+, nullable
     error_code: int = 0  # int16, versions 0+
@@ -94,7 +89,7 @@ class EnvelopeResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EnvelopeResponse, int]:
-        self = new(EnvelopeResponse)
+        self = EnvelopeResponse()
         self.response_data, at = read_nullable_view(data, at, True, "response_data")
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

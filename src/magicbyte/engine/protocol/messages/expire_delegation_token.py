@@ -8,27 +8,24 @@ ExpireDelegationTokenResponse: versions 0-2, flexible 2+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_bytes, read_unknown_tags, write_bytes, write_tags
+from magicbyte.engine.protocol.fields import read_bytes, read_unknown_tags, write_bytes, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _HQI = struct.Struct(">hqi")
 _Q = struct.Struct(">q")
 
 
-@dataclass(slots=True, kw_only=True)
-class ExpireDelegationTokenRequest(Message):
+class ExpireDelegationTokenRequest(Message, gc=False, kw_only=True):
     """Changes when a token ends, or ends it now.
 
     hmac: Secret of the token.
     expiry_time_period_ms: Milliseconds from now until the token ends; a negative number ends it at once.
     """
 
-    API_KEY: ClassVar[int | None] = 40
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 40
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     hmac: bytes = b""  # bytes, versions 0+
     expiry_time_period_ms: int = 0  # int64, versions 0+
@@ -46,7 +43,7 @@ class ExpireDelegationTokenRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ExpireDelegationTokenRequest, int]:
-        self = new(ExpireDelegationTokenRequest)
+        self = ExpireDelegationTokenRequest()
         flexible = version >= 2
         self.hmac, at = read_bytes(data, at, flexible, "hmac")
         (self.expiry_time_period_ms,) = _Q.unpack_from(data, at)
@@ -58,8 +55,7 @@ class ExpireDelegationTokenRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ExpireDelegationTokenResponse(Message):
+class ExpireDelegationTokenResponse(Message, gc=False, kw_only=True):
     """When the token ends.
 
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
@@ -68,9 +64,9 @@ class ExpireDelegationTokenResponse(Message):
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.
     """
 
-    API_KEY: ClassVar[int | None] = 40
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 40
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     error_code: int = 0  # int16, versions 0+
     expiry_timestamp_ms: int = 0  # int64, versions 0+
@@ -88,7 +84,7 @@ class ExpireDelegationTokenResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ExpireDelegationTokenResponse, int]:
-        self = new(ExpireDelegationTokenResponse)
+        self = ExpireDelegationTokenResponse()
         self.error_code, self.expiry_timestamp_ms, self.throttle_time_ms = _HQI.unpack_from(data, at)
         at += 14
         if version >= 2:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_nullable_view,
     read_numbers,
@@ -62,8 +61,7 @@ _ROWS_QQ_CLASSIC = Rows("qq", flexible=False)
 _ROWS_QQ_COMPACT = Rows("qq", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class ReplicaState:
+class ReplicaState(Struct, gc=False, kw_only=True):
     """Identity of the follower, instead of the replica id of older versions; omitted by consumers.
 
     replica_id: Broker id of the follower that fetches; -1 for a consumer.
@@ -85,7 +83,7 @@ class ReplicaState:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ReplicaState, int]:
-        self = new(ReplicaState)
+        self = ReplicaState()
         self.replica_id, self.replica_epoch = _IQ.unpack_from(data, at)
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -95,8 +93,7 @@ class ReplicaState:
         return self.replica_id != -1 or self.replica_epoch != -1 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchPartition:
+class FetchPartition(Struct, gc=False, kw_only=True):
     """Partitions to read from. From version 3 on their order matters, as the size limit may be reached before the last
     one.
 
@@ -171,7 +168,7 @@ class FetchPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchPartition], int]:
         found: list[FetchPartition] = []
         for _ in range(count):
-            self = new(FetchPartition)
+            self = FetchPartition()
             if version >= 12:
                 (
                     self.partition,
@@ -256,7 +253,7 @@ class FetchPartition:
         if version >= 12:
             rows, at = _ROWS_IIQIQI_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(FetchPartition)
+                self = FetchPartition()
                 (
                     self.partition,
                     self.current_leader_epoch,
@@ -272,7 +269,7 @@ class FetchPartition:
         elif version >= 9:
             rows, at = _ROWS_IIQQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(FetchPartition)
+                self = FetchPartition()
                 (
                     self.partition,
                     self.current_leader_epoch,
@@ -288,7 +285,7 @@ class FetchPartition:
         elif version >= 5:
             rows, at = _ROWS_IQQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(FetchPartition)
+                self = FetchPartition()
                 self.partition, self.fetch_offset, self.log_start_offset, self.partition_max_bytes = row
                 self.current_leader_epoch = -1
                 self.last_fetched_epoch = -1
@@ -299,7 +296,7 @@ class FetchPartition:
         else:
             rows, at = _ROWS_IQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(FetchPartition)
+                self = FetchPartition()
                 self.partition, self.fetch_offset, self.partition_max_bytes = row
                 self.current_leader_epoch = -1
                 self.last_fetched_epoch = -1
@@ -311,8 +308,7 @@ class FetchPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchTopic:
+class FetchTopic(Struct, gc=False, kw_only=True):
     """Topics to read from. Within a session only the partitions that are new or whose position changed.
 
     topic: Name of the topic, unique in the cluster.
@@ -346,7 +342,7 @@ class FetchTopic:
         flexible = version >= 12
         found: list[FetchTopic] = []
         for _ in range(count):
-            self = new(FetchTopic)
+            self = FetchTopic()
             if version >= 13:
                 self.topic = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -362,8 +358,7 @@ class FetchTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ForgottenTopic:
+class ForgottenTopic(Struct, gc=False, kw_only=True):
     """Partitions to take out of the fetch session.
 
     topic: Name of the topic, unique in the cluster.
@@ -396,7 +391,7 @@ class ForgottenTopic:
         flexible = version >= 12
         found: list[ForgottenTopic] = []
         for _ in range(count):
-            self = new(ForgottenTopic)
+            self = ForgottenTopic()
             if version >= 13:
                 self.topic = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -412,8 +407,7 @@ class ForgottenTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchRequest(Message):
+class FetchRequest(Message, gc=False, kw_only=True):
     """Reads records: consumers from the leader or a nearby replica, followers from their leader. It waits until enough
     is there or its time is up.
 
@@ -436,9 +430,9 @@ class FetchRequest(Message):
     rack_id: Rack or zone of the consumer, so that the leader can point it to a replica nearby; empty if it has none.
     """
 
-    API_KEY: ClassVar[int | None] = 1
-    VALID_VERSIONS: ClassVar[range] = range(19)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(12, 19)
+    API_KEY = 1
+    VALID_VERSIONS = range(19)
+    FLEXIBLE_VERSIONS = range(12, 19)
 
     cluster_id: str | None = None  # string, versions 12+, nullable, ignorable, tag 0
     replica_id: int = -1  # int32, versions 0-14
@@ -496,7 +490,7 @@ class FetchRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchRequest, int]:
-        self = new(FetchRequest)
+        self = FetchRequest()
         flexible = version >= 12
         self.cluster_id = None
         if version >= 15:
@@ -589,8 +583,7 @@ class FetchRequest(Message):
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class EpochEndOffset:
+class EpochEndOffset(Struct, gc=False, kw_only=True):
     """Set when the follower's log is not a prefix of the leader's: the newest epoch up to which both may agree.
 
     epoch: Largest leader epoch not above the follower's that the leader knows; -1 if there is none.
@@ -611,7 +604,7 @@ class EpochEndOffset:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EpochEndOffset, int]:
-        self = new(EpochEndOffset)
+        self = EpochEndOffset()
         self.epoch, self.end_offset = _IQ.unpack_from(data, at)
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -621,8 +614,7 @@ class EpochEndOffset:
         return self.epoch != -1 or self.end_offset != -1 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct, gc=False, kw_only=True):
     """Set when the asked broker is not the leader, or the epoch is out of date, and it knows who leads the partition
     now.
 
@@ -644,7 +636,7 @@ class LeaderIdAndEpoch:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
-        self = new(LeaderIdAndEpoch)
+        self = LeaderIdAndEpoch()
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -654,8 +646,7 @@ class LeaderIdAndEpoch:
         return self.leader_id != -1 or self.leader_epoch != -1 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class SnapshotId:
+class SnapshotId(Struct, gc=False, kw_only=True):
     """Set by a KRaft leader whose log no longer reaches back far enough: the snapshot to fetch instead.
 
     end_offset: Offset after the last record that the snapshot covers; -1 if there is none.
@@ -676,7 +667,7 @@ class SnapshotId:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[SnapshotId, int]:
-        self = new(SnapshotId)
+        self = SnapshotId()
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -686,8 +677,7 @@ class SnapshotId:
         return self.end_offset != -1 or self.epoch != -1 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class AbortedTransaction:
+class AbortedTransaction(Struct, gc=False, kw_only=True):
     """Aborted transactions with records in this answer, which a read_committed consumer drops; null for other readers.
 
     producer_id: Producer whose transaction was aborted.
@@ -714,7 +704,7 @@ class AbortedTransaction:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AbortedTransaction], int]:
         found: list[AbortedTransaction] = []
         for _ in range(count):
-            self = new(AbortedTransaction)
+            self = AbortedTransaction()
             self.producer_id, self.first_offset = _QQ.unpack_from(data, at)
             at += 16
             if version >= 12:
@@ -730,22 +720,21 @@ class AbortedTransaction:
         if version >= 12:
             rows, at = _ROWS_QQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(AbortedTransaction)
+                self = AbortedTransaction()
                 self.producer_id, self.first_offset = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_QQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(AbortedTransaction)
+                self = AbortedTransaction()
                 self.producer_id, self.first_offset = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+class PartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -831,7 +820,7 @@ class PartitionData:
         flexible = version >= 12
         found: list[PartitionData] = []
         for _ in range(count):
-            self = new(PartitionData)
+            self = PartitionData()
             if version >= 5:
                 (
                     self.partition_index,
@@ -913,8 +902,7 @@ class PartitionData:
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchableTopicResponse:
+class FetchableTopicResponse(Struct, gc=False, kw_only=True):
     """One entry per topic. In an incremental fetch only partitions with news are listed.
 
     topic: Name of the topic, unique in the cluster.
@@ -947,7 +935,7 @@ class FetchableTopicResponse:
         flexible = version >= 12
         found: list[FetchableTopicResponse] = []
         for _ in range(count):
-            self = new(FetchableTopicResponse)
+            self = FetchableTopicResponse()
             if version >= 13:
                 self.topic = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -963,8 +951,7 @@ class FetchableTopicResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the leaders named by the partitions above, so that the client can go there without asking for
     metadata first.
 
@@ -997,7 +984,7 @@ class NodeEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
         found: list[NodeEndpoint] = []
         for _ in range(count):
-            self = new(NodeEndpoint)
+            self = NodeEndpoint()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -1009,8 +996,7 @@ class NodeEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchResponse(Message):
+class FetchResponse(Message, gc=False, kw_only=True):
     """The requested records, as batches unchanged from the log, with each partition's offsets and errors.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. Up to version 7 the
@@ -1024,9 +1010,9 @@ class FetchResponse(Message):
         asking for metadata first.
     """
 
-    API_KEY: ClassVar[int | None] = 1
-    VALID_VERSIONS: ClassVar[range] = range(19)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(12, 19)
+    API_KEY = 1
+    VALID_VERSIONS = range(19)
+    FLEXIBLE_VERSIONS = range(12, 19)
 
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
     error_code: int = 0  # int16, versions 7+, ignorable
@@ -1063,7 +1049,7 @@ class FetchResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchResponse, int]:
-        self = new(FetchResponse)
+        self = FetchResponse()
         flexible = version >= 12
         if version >= 7:
             self.throttle_time_ms, self.error_code, self.session_id = _IHI.unpack_from(data, at)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -43,8 +42,7 @@ _QQ = struct.Struct(">qq")
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotRequestSnapshotId:
+class FetchSnapshotRequestSnapshotId(Struct, gc=False, kw_only=True):
     """The end offset and epoch that identify a snapshot.
 
     end_offset: Offset after the last record that the snapshot covers.
@@ -65,7 +63,7 @@ class FetchSnapshotRequestSnapshotId:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotRequestSnapshotId, int]:
-        self = new(FetchSnapshotRequestSnapshotId)
+        self = FetchSnapshotRequestSnapshotId()
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -75,8 +73,7 @@ class FetchSnapshotRequestSnapshotId:
         return self.end_offset != 0 or self.epoch != 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotRequestPartitionSnapshot:
+class FetchSnapshotRequestPartitionSnapshot(Struct, gc=False, kw_only=True):
     """Snapshots to fetch, by partition.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -122,7 +119,7 @@ class FetchSnapshotRequestPartitionSnapshot:
     ) -> tuple[list[FetchSnapshotRequestPartitionSnapshot], int]:
         found: list[FetchSnapshotRequestPartitionSnapshot] = []
         for _ in range(count):
-            self = new(FetchSnapshotRequestPartitionSnapshot)
+            self = FetchSnapshotRequestPartitionSnapshot()
             self.partition, self.current_leader_epoch = _II.unpack_from(data, at)
             at += 8
             self.snapshot_id, at = FetchSnapshotRequestSnapshotId._read(data, at, version)
@@ -152,8 +149,7 @@ class FetchSnapshotRequestPartitionSnapshot:
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotRequestTopicSnapshot:
+class FetchSnapshotRequestTopicSnapshot(Struct, gc=False, kw_only=True):
     """Snapshots to fetch, by topic; the cluster has one such log, __cluster_metadata.
 
     name: Name of the topic.
@@ -185,7 +181,7 @@ class FetchSnapshotRequestTopicSnapshot:
     ) -> tuple[list[FetchSnapshotRequestTopicSnapshot], int]:
         found: list[FetchSnapshotRequestTopicSnapshot] = []
         for _ in range(count):
-            self = new(FetchSnapshotRequestTopicSnapshot)
+            self = FetchSnapshotRequestTopicSnapshot()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, at = read_structs(
                 data,
@@ -201,8 +197,7 @@ class FetchSnapshotRequestTopicSnapshot:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotRequest(Message):
+class FetchSnapshotRequest(Message, gc=False, kw_only=True):
     """Sent by a replica of the KRaft log that lags too far behind: fetch a piece of a snapshot instead of the log.
 
     cluster_id: Id of the cluster; null skips the check.
@@ -211,9 +206,9 @@ class FetchSnapshotRequest(Message):
     topics: Snapshots to fetch, by topic; the cluster has one such log, __cluster_metadata.
     """
 
-    API_KEY: ClassVar[int | None] = 59
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 59
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     cluster_id: str | None = None  # string, versions 0+, nullable, tag 0
     replica_id: int = -1  # int32, versions 0+
@@ -233,7 +228,7 @@ class FetchSnapshotRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotRequest, int]:
-        self = new(FetchSnapshotRequest)
+        self = FetchSnapshotRequest()
         self.cluster_id = None
         self.replica_id, self.max_bytes = _II.unpack_from(data, at)
         at += 8
@@ -265,8 +260,7 @@ class FetchSnapshotRequest(Message):
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotResponseSnapshotId:
+class FetchSnapshotResponseSnapshotId(Struct, gc=False, kw_only=True):
     """Snapshot to which the piece belongs.
 
     end_offset: Offset after the last record that the snapshot covers.
@@ -287,7 +281,7 @@ class FetchSnapshotResponseSnapshotId:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotResponseSnapshotId, int]:
-        self = new(FetchSnapshotResponseSnapshotId)
+        self = FetchSnapshotResponseSnapshotId()
         self.end_offset, self.epoch = _QI.unpack_from(data, at)
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -297,8 +291,7 @@ class FetchSnapshotResponseSnapshotId:
         return self.end_offset != 0 or self.epoch != 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct, gc=False, kw_only=True):
     """Set when the asked node is not the leader, or the epoch is out of date, and it knows who leads now.
 
     leader_id: Node id of the present leader; -1 if it is not known.
@@ -319,7 +312,7 @@ class LeaderIdAndEpoch:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
-        self = new(LeaderIdAndEpoch)
+        self = LeaderIdAndEpoch()
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -329,8 +322,7 @@ class LeaderIdAndEpoch:
         return self.leader_id != 0 or self.leader_epoch != 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotResponsePartitionSnapshot:
+class FetchSnapshotResponsePartitionSnapshot(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     index: Number of the partition within its topic, counted from 0.
@@ -377,7 +369,7 @@ class FetchSnapshotResponsePartitionSnapshot:
     ) -> tuple[list[FetchSnapshotResponsePartitionSnapshot], int]:
         found: list[FetchSnapshotResponsePartitionSnapshot] = []
         for _ in range(count):
-            self = new(FetchSnapshotResponsePartitionSnapshot)
+            self = FetchSnapshotResponsePartitionSnapshot()
             self.index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.snapshot_id, at = FetchSnapshotResponseSnapshotId._read(data, at, version)
@@ -405,8 +397,7 @@ class FetchSnapshotResponsePartitionSnapshot:
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotResponseTopicSnapshot:
+class FetchSnapshotResponseTopicSnapshot(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -438,7 +429,7 @@ class FetchSnapshotResponseTopicSnapshot:
     ) -> tuple[list[FetchSnapshotResponseTopicSnapshot], int]:
         found: list[FetchSnapshotResponseTopicSnapshot] = []
         for _ in range(count):
-            self = new(FetchSnapshotResponseTopicSnapshot)
+            self = FetchSnapshotResponseTopicSnapshot()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, at = read_structs(
                 data,
@@ -454,8 +445,7 @@ class FetchSnapshotResponseTopicSnapshot:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the leaders named above.
 
     node_id: Node id of the leader.
@@ -484,7 +474,7 @@ class NodeEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
         found: list[NodeEndpoint] = []
         for _ in range(count):
-            self = new(NodeEndpoint)
+            self = NodeEndpoint()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -495,8 +485,7 @@ class NodeEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchSnapshotResponse(Message):
+class FetchSnapshotResponse(Message, gc=False, kw_only=True):
     """A piece of a snapshot.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -506,9 +495,9 @@ class FetchSnapshotResponse(Message):
     node_endpoints: Addresses of the leaders named above.
     """
 
-    API_KEY: ClassVar[int | None] = 59
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 59
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+, ignorable
     error_code: int = 0  # int16, versions 0+
@@ -536,7 +525,7 @@ class FetchSnapshotResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FetchSnapshotResponse, int]:
-        self = new(FetchSnapshotResponse)
+        self = FetchSnapshotResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.topics, at = read_structs(

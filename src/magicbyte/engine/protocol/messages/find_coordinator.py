@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_array,
     read_nullable_string,
     read_string,
@@ -34,8 +33,7 @@ _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class FindCoordinatorRequest(Message):
+class FindCoordinatorRequest(Message, gc=False, kw_only=True):
     """Asks which broker looks after a consumer group, a transactional id or a share group's state.
 
     key: Group id or transactional id whose coordinator is sought.
@@ -44,9 +42,9 @@ class FindCoordinatorRequest(Message):
     coordinator_keys: The keys whose coordinators are sought, all of the same kind.
     """
 
-    API_KEY: ClassVar[int | None] = 10
-    VALID_VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 7)
+    API_KEY = 10
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(3, 7)
 
     key: str = ""  # string, versions 0-3
     key_type: int = 0  # int8, versions 1+
@@ -75,7 +73,7 @@ class FindCoordinatorRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FindCoordinatorRequest, int]:
-        self = new(FindCoordinatorRequest)
+        self = FindCoordinatorRequest()
         flexible = version >= 3
         if version >= 4:
             self.key = ""
@@ -106,8 +104,7 @@ class FindCoordinatorRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Coordinator:
+class Coordinator(Struct, gc=False, kw_only=True):
     """One entry per key.
 
     key: The key from the request.
@@ -144,7 +141,7 @@ class Coordinator:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Coordinator], int]:
         found: list[Coordinator] = []
         for _ in range(count):
-            self = new(Coordinator)
+            self = Coordinator()
             self.key, at = read_string(data, at, True, "key")
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
@@ -157,8 +154,7 @@ class Coordinator:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FindCoordinatorResponse(Message):
+class FindCoordinatorResponse(Message, gc=False, kw_only=True):
     """The address of each coordinator. Up to version 3 a single one, in the top-level fields.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
@@ -172,9 +168,9 @@ class FindCoordinatorResponse(Message):
     coordinators: One entry per key.
     """
 
-    API_KEY: ClassVar[int | None] = 10
-    VALID_VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 7)
+    API_KEY = 10
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(3, 7)
 
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
     error_code: int = 0  # int16, versions 0-3
@@ -219,7 +215,7 @@ class FindCoordinatorResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FindCoordinatorResponse, int]:
-        self = new(FindCoordinatorResponse)
+        self = FindCoordinatorResponse()
         flexible = version >= 3
         if version >= 4:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -8,13 +8,12 @@ GetTelemetrySubscriptionsResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_array,
     read_numbers,
     read_string,
@@ -34,16 +33,15 @@ _IIT = struct.Struct(">ii?")
 _SHAPES_I_BIIT_COMPACT = Shapes("i[bii?", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class GetTelemetrySubscriptionsRequest(Message):
+class GetTelemetrySubscriptionsRequest(Message, gc=False, kw_only=True):
     """A client asks which of its metrics the operators want (KIP-714).
 
     client_instance_id: Id of this run of the client; all zeros at the first time, and the answer then has one.
     """
 
-    API_KEY: ClassVar[int | None] = 71
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 71
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     client_instance_id: UUID = NULL_UUID  # uuid, versions 0+
     unknown_tags: Tags = ()
@@ -58,14 +56,13 @@ class GetTelemetrySubscriptionsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[GetTelemetrySubscriptionsRequest, int]:
-        self = new(GetTelemetrySubscriptionsRequest)
+        self = GetTelemetrySubscriptionsRequest()
         self.client_instance_id, at = read_uuid(data, at)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class GetTelemetrySubscriptionsResponse(Message):
+class GetTelemetrySubscriptionsResponse(Message, gc=False, kw_only=True):
     """The metrics to send, their interval and encoding.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -81,9 +78,9 @@ class GetTelemetrySubscriptionsResponse(Message):
     requested_metrics: Prefixes of the requested names; empty means none, one empty string means all.
     """
 
-    API_KEY: ClassVar[int | None] = 71
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 71
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -118,7 +115,7 @@ class GetTelemetrySubscriptionsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[GetTelemetrySubscriptionsResponse, int]:
-        self = new(GetTelemetrySubscriptionsResponse)
+        self = GetTelemetrySubscriptionsResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.client_instance_id, at = read_uuid(data, at)

@@ -7,12 +7,9 @@ HeartbeatResponse: versions 0-4, flexible 4+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_unknown_tags,
@@ -27,8 +24,7 @@ _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class HeartbeatRequest(Message):
+class HeartbeatRequest(Message, gc=False, kw_only=True):
     """Tells the coordinator that a group member is alive, and learns whether a rebalance is under way.
 
     group_id: Group of the member.
@@ -38,9 +34,9 @@ class HeartbeatRequest(Message):
         a new identity whenever it restarts.
     """
 
-    API_KEY: ClassVar[int | None] = 12
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 5)
+    API_KEY = 12
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(4, 5)
 
     group_id: str = ""  # string, versions 0+
     generation_id: int = 0  # int32, versions 0+
@@ -65,7 +61,7 @@ class HeartbeatRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[HeartbeatRequest, int]:
-        self = new(HeartbeatRequest)
+        self = HeartbeatRequest()
         flexible = version >= 4
         self.group_id, at = read_string(data, at, flexible, "group_id")
         (self.generation_id,) = _I.unpack_from(data, at)
@@ -82,8 +78,7 @@ class HeartbeatRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class HeartbeatResponse(Message):
+class HeartbeatResponse(Message, gc=False, kw_only=True):
     """Whether the member may continue.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
@@ -92,9 +87,9 @@ class HeartbeatResponse(Message):
         instance took the static name.
     """
 
-    API_KEY: ClassVar[int | None] = 12
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 5)
+    API_KEY = 12
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(4, 5)
 
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
     error_code: int = 0  # int16, versions 0+
@@ -114,7 +109,7 @@ class HeartbeatResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[HeartbeatResponse, int]:
-        self = new(HeartbeatResponse)
+        self = HeartbeatResponse()
         if version >= 1:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
             at += 6

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -31,8 +30,7 @@ _I = struct.Struct(">i")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterableConfig:
+class AlterableConfig(Struct, gc=False, kw_only=True):
     """Changes to make.
 
     name: Name of the setting.
@@ -64,7 +62,7 @@ class AlterableConfig:
         flexible = version >= 1
         found: list[AlterableConfig] = []
         for _ in range(count):
-            self = new(AlterableConfig)
+            self = AlterableConfig()
             self.name, at = read_string(data, at, flexible, "name")
             (self.config_operation,) = _B.unpack_from(data, at)
             at += 1
@@ -77,8 +75,7 @@ class AlterableConfig:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterConfigsResource:
+class AlterConfigsResource(Struct, gc=False, kw_only=True):
     """Things to change.
 
     resource_type: Type of resource: 2 a topic, 4 a broker, 8 the loggers of a broker, 16 a client metrics
@@ -111,7 +108,7 @@ class AlterConfigsResource:
         flexible = version >= 1
         found: list[AlterConfigsResource] = []
         for _ in range(count):
-            self = new(AlterConfigsResource)
+            self = AlterConfigsResource()
             (self.resource_type,) = _B.unpack_from(data, at)
             at += 1
             self.resource_name, at = read_string(data, at, flexible, "resource_name")
@@ -124,17 +121,16 @@ class AlterConfigsResource:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class IncrementalAlterConfigsRequest(Message):
+class IncrementalAlterConfigsRequest(Message, gc=False, kw_only=True):
     """Changes single settings and leaves all others alone.
 
     resources: Things to change.
     validate_only: True only checks whether the change would be accepted.
     """
 
-    API_KEY: ClassVar[int | None] = 44
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 44
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     resources: list[AlterConfigsResource] = field(default_factory=list)  # []AlterConfigsResource, versions 0+
     validate_only: bool = False  # bool, versions 0+
@@ -152,7 +148,7 @@ class IncrementalAlterConfigsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[IncrementalAlterConfigsRequest, int]:
-        self = new(IncrementalAlterConfigsRequest)
+        self = IncrementalAlterConfigsRequest()
         flexible = version >= 1
         self.resources, at = read_structs(data, at, flexible, 4, "resources", AlterConfigsResource._read_each, version)
         (self.validate_only,) = _T.unpack_from(data, at)
@@ -164,8 +160,7 @@ class IncrementalAlterConfigsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AlterConfigsResourceResponse:
+class AlterConfigsResourceResponse(Struct, gc=False, kw_only=True):
     """One result for each resource.
 
     error_code: Error of this resource; 0 means changed. 40 says that a value is not valid.
@@ -205,7 +200,7 @@ class AlterConfigsResourceResponse:
         flexible = version >= 1
         found: list[AlterConfigsResourceResponse] = []
         for _ in range(count):
-            self = new(AlterConfigsResourceResponse)
+            self = AlterConfigsResourceResponse()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
@@ -220,8 +215,7 @@ class AlterConfigsResourceResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class IncrementalAlterConfigsResponse(Message):
+class IncrementalAlterConfigsResponse(Message, gc=False, kw_only=True):
     """Result of each change.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -229,9 +223,9 @@ class IncrementalAlterConfigsResponse(Message):
     responses: One result for each resource.
     """
 
-    API_KEY: ClassVar[int | None] = 44
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    API_KEY = 44
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     # []AlterConfigsResourceResponse, versions 0+
@@ -250,7 +244,7 @@ class IncrementalAlterConfigsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[IncrementalAlterConfigsResponse, int]:
-        self = new(IncrementalAlterConfigsResponse)
+        self = IncrementalAlterConfigsResponse()
         flexible = version >= 1
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

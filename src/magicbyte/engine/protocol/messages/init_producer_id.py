@@ -7,12 +7,9 @@ InitProducerIdResponse: versions 0-6, flexible 2+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_unknown_tags,
     write_nullable_string,
@@ -27,8 +24,7 @@ _IQH = struct.Struct(">iqh")
 _IQHTT = struct.Struct(">iqh??")
 
 
-@dataclass(slots=True, kw_only=True)
-class InitProducerIdRequest(Message):
+class InitProducerIdRequest(Message, gc=False, kw_only=True):
     """Gets a producer id, with which duplicates of a producer's batches are recognized. With a transactional id it also
     ends an open transaction of an earlier producer with this id.
 
@@ -43,9 +39,9 @@ class InitProducerIdRequest(Message):
     keep_prepared_txn: True keeps an open prepared transaction instead of aborting it.
     """
 
-    API_KEY: ClassVar[int | None] = 22
-    VALID_VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 7)
+    API_KEY = 22
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(2, 7)
 
     transactional_id: str | None = ""  # string, versions 0+, nullable
     transaction_timeout_ms: int = 0  # int32, versions 0+
@@ -86,7 +82,7 @@ class InitProducerIdRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[InitProducerIdRequest, int]:
-        self = new(InitProducerIdRequest)
+        self = InitProducerIdRequest()
         flexible = version >= 2
         self.transactional_id, at = read_nullable_string(data, at, flexible, "transactional_id")
         if version >= 6:
@@ -117,8 +113,7 @@ class InitProducerIdRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class InitProducerIdResponse(Message):
+class InitProducerIdResponse(Message, gc=False, kw_only=True):
     """The producer id and its epoch.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -131,9 +126,9 @@ class InitProducerIdResponse(Message):
     ongoing_txn_producer_epoch: Epoch of the transaction that was kept; -1 if there is none.
     """
 
-    API_KEY: ClassVar[int | None] = 22
-    VALID_VERSIONS: ClassVar[range] = range(7)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 7)
+    API_KEY = 22
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(2, 7)
 
     throttle_time_ms: int = 0  # int32, versions 0+, ignorable
     error_code: int = 0  # int16, versions 0+
@@ -168,7 +163,7 @@ class InitProducerIdResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[InitProducerIdResponse, int]:
-        self = new(InitProducerIdResponse)
+        self = InitProducerIdResponse()
         if version >= 6:
             (
                 self.throttle_time_ms,

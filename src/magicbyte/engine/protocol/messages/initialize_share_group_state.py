@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -35,8 +34,7 @@ _IIQ = struct.Struct(">iiq")
 _ROWS_IIQ_COMPACT = Rows("iiq", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+class PartitionData(Struct, gc=False, kw_only=True):
     """Partitions to begin with.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -63,7 +61,7 @@ class PartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         for _ in range(count):
-            self = new(PartitionData)
+            self = PartitionData()
             self.partition, self.state_epoch, self.start_offset = _IIQ.unpack_from(data, at)
             at += 16
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -75,15 +73,14 @@ class PartitionData:
         found: list[PartitionData] = []
         rows, at = _ROWS_IIQ_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(PartitionData)
+            self = PartitionData()
             self.partition, self.state_epoch, self.start_offset = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class InitializeStateData:
+class InitializeStateData(Struct, gc=False, kw_only=True):
     """Partitions, by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -109,7 +106,7 @@ class InitializeStateData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[InitializeStateData], int]:
         found: list[InitializeStateData] = []
         for _ in range(count):
-            self = new(InitializeStateData)
+            self = InitializeStateData()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_rows(data, at, True, 17, "partitions", PartitionData, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -117,17 +114,16 @@ class InitializeStateData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class InitializeShareGroupStateRequest(Message):
+class InitializeShareGroupStateRequest(Message, gc=False, kw_only=True):
     """Sent by a group coordinator to a share coordinator: begin to keep state for a share group's partitions.
 
     group_id: Id of the share group.
     topics: Partitions, by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 83
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 83
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     group_id: str = ""  # string, versions 0+
     topics: list[InitializeStateData] = field(default_factory=list)  # []InitializeStateData, versions 0+
@@ -144,15 +140,14 @@ class InitializeShareGroupStateRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[InitializeShareGroupStateRequest, int]:
-        self = new(InitializeShareGroupStateRequest)
+        self = InitializeShareGroupStateRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_structs(data, at, True, 18, "topics", InitializeStateData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionResult:
+class PartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -180,7 +175,7 @@ class PartitionResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
         found: list[PartitionResult] = []
         for _ in range(count):
-            self = new(PartitionResult)
+            self = PartitionResult()
             self.partition, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -189,8 +184,7 @@ class PartitionResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class InitializeStateResult:
+class InitializeStateResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -216,7 +210,7 @@ class InitializeStateResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[InitializeStateResult], int]:
         found: list[InitializeStateResult] = []
         for _ in range(count):
-            self = new(InitializeStateResult)
+            self = InitializeStateResult()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 8, "partitions", PartitionResult._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -224,16 +218,15 @@ class InitializeStateResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class InitializeShareGroupStateResponse(Message):
+class InitializeShareGroupStateResponse(Message, gc=False, kw_only=True):
     """Which partitions' state is kept now.
 
     results: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 83
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 83
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     results: list[InitializeStateResult] = field(default_factory=list)  # []InitializeStateResult, versions 0+
     unknown_tags: Tags = ()
@@ -248,7 +241,7 @@ class InitializeShareGroupStateResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[InitializeShareGroupStateResponse, int]:
-        self = new(InitializeShareGroupStateResponse)
+        self = InitializeShareGroupStateResponse()
         self.results, at = read_structs(data, at, True, 18, "results", InitializeStateResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

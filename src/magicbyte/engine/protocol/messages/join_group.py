@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     present,
     read_bytes,
     read_nullable_string,
@@ -35,8 +34,7 @@ _II = struct.Struct(">ii")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class JoinGroupRequestProtocol:
+class JoinGroupRequestProtocol(Struct, gc=False, kw_only=True):
     """Ways to share out the work that this member knows, in order of preference.
 
     name: Name of the way, such as range or cooperative-sticky.
@@ -65,7 +63,7 @@ class JoinGroupRequestProtocol:
         flexible = version >= 6
         found: list[JoinGroupRequestProtocol] = []
         for _ in range(count):
-            self = new(JoinGroupRequestProtocol)
+            self = JoinGroupRequestProtocol()
             self.name, at = read_string(data, at, flexible, "name")
             self.metadata, at = read_bytes(data, at, flexible, "metadata")
             if version >= 6:
@@ -76,8 +74,7 @@ class JoinGroupRequestProtocol:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class JoinGroupRequest(Message):
+class JoinGroupRequest(Message, gc=False, kw_only=True):
     """Enters a consumer group, or takes part in its rebalance. The answer comes only when all members have joined or
     their time is up.
 
@@ -94,9 +91,9 @@ class JoinGroupRequest(Message):
     reason: Why the member joins again, for the coordinator's log; null if it does not say.
     """
 
-    API_KEY: ClassVar[int | None] = 11
-    VALID_VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(6, 10)
+    API_KEY = 11
+    VALID_VERSIONS = range(10)
+    FLEXIBLE_VERSIONS = range(6, 10)
 
     group_id: str = ""  # string, versions 0+
     session_timeout_ms: int = 0  # int32, versions 0+
@@ -132,7 +129,7 @@ class JoinGroupRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[JoinGroupRequest, int]:
-        self = new(JoinGroupRequest)
+        self = JoinGroupRequest()
         flexible = version >= 6
         self.group_id, at = read_string(data, at, flexible, "group_id")
         if version >= 1:
@@ -168,8 +165,7 @@ class JoinGroupRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class JoinGroupResponseMember:
+class JoinGroupResponseMember(Struct, gc=False, kw_only=True):
     """All members, for the leader; empty for the others.
 
     member_id: Id that the coordinator gave the member when it first joined.
@@ -202,7 +198,7 @@ class JoinGroupResponseMember:
         flexible = version >= 6
         found: list[JoinGroupResponseMember] = []
         for _ in range(count):
-            self = new(JoinGroupResponseMember)
+            self = JoinGroupResponseMember()
             self.member_id, at = read_string(data, at, flexible, "member_id")
             if version >= 5:
                 self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
@@ -217,8 +213,7 @@ class JoinGroupResponseMember:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class JoinGroupResponse(Message):
+class JoinGroupResponse(Message, gc=False, kw_only=True):
     """The new generation of the group. The leader gets all members' data too, and shares out the work.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 2 the broker
@@ -235,9 +230,9 @@ class JoinGroupResponse(Message):
     members: All members, for the leader; empty for the others.
     """
 
-    API_KEY: ClassVar[int | None] = 11
-    VALID_VERSIONS: ClassVar[range] = range(10)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(6, 10)
+    API_KEY = 11
+    VALID_VERSIONS = range(10)
+    FLEXIBLE_VERSIONS = range(6, 10)
 
     throttle_time_ms: int = 0  # int32, versions 2+, ignorable
     error_code: int = 0  # int16, versions 0+
@@ -277,7 +272,7 @@ class JoinGroupResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[JoinGroupResponse, int]:
-        self = new(JoinGroupResponse)
+        self = JoinGroupResponse()
         flexible = version >= 6
         if version >= 2:
             self.throttle_time_ms, self.error_code, self.generation_id = _IHI.unpack_from(data, at)

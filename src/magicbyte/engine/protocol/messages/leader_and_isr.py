@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -51,8 +50,7 @@ _T = struct.Struct(">?")
 _TB = struct.Struct(">?b")
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderAndIsrPartitionState:
+class LeaderAndIsrPartitionState(Struct, gc=False, kw_only=True):
     """Leader and followers of one partition.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -189,7 +187,7 @@ class LeaderAndIsrPartitionState:
         flexible = version >= 4
         found: list[LeaderAndIsrPartitionState] = []
         for _ in range(count):
-            self = new(LeaderAndIsrPartitionState)
+            self = LeaderAndIsrPartitionState()
             if version >= 2:
                 self.topic_name = ""
             else:
@@ -273,7 +271,7 @@ class LeaderAndIsrPartitionState:
         if version >= 6:
             rows, at = _ROWS_IIII_II_I_I_ITB_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(LeaderAndIsrPartitionState)
+                self = LeaderAndIsrPartitionState()
                 (
                     (
                         self.partition_index,
@@ -295,7 +293,7 @@ class LeaderAndIsrPartitionState:
         elif version >= 4:
             rows, at = _ROWS_IIII_II_I_I_IT_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(LeaderAndIsrPartitionState)
+                self = LeaderAndIsrPartitionState()
                 (
                     (
                         self.partition_index,
@@ -317,7 +315,7 @@ class LeaderAndIsrPartitionState:
         elif version >= 3:
             rows, at = _ROWS_IIII_II_I_I_IT_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(LeaderAndIsrPartitionState)
+                self = LeaderAndIsrPartitionState()
                 (
                     (
                         self.partition_index,
@@ -339,7 +337,7 @@ class LeaderAndIsrPartitionState:
         elif version >= 2:
             rows, at = _ROWS_IIII_II_IT_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(LeaderAndIsrPartitionState)
+                self = LeaderAndIsrPartitionState()
                 (
                     (
                         self.partition_index,
@@ -361,8 +359,7 @@ class LeaderAndIsrPartitionState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderAndIsrTopicState:
+class LeaderAndIsrTopicState(Struct, gc=False, kw_only=True):
     """New state of the partitions, by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -395,7 +392,7 @@ class LeaderAndIsrTopicState:
         flexible = version >= 4
         found: list[LeaderAndIsrTopicState] = []
         for _ in range(count):
-            self = new(LeaderAndIsrTopicState)
+            self = LeaderAndIsrTopicState()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             if version >= 5:
                 self.topic_id, at = read_uuid(data, at)
@@ -418,8 +415,7 @@ class LeaderAndIsrTopicState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderAndIsrLiveLeader:
+class LeaderAndIsrLiveLeader(Struct, gc=False, kw_only=True):
     """Brokers that lead one of these partitions, with the addresses to fetch from.
 
     broker_id: Broker id of the leader.
@@ -450,7 +446,7 @@ class LeaderAndIsrLiveLeader:
         flexible = version >= 4
         found: list[LeaderAndIsrLiveLeader] = []
         for _ in range(count):
-            self = new(LeaderAndIsrLiveLeader)
+            self = LeaderAndIsrLiveLeader()
             (self.broker_id,) = _I.unpack_from(data, at)
             at += 4
             self.host_name, at = read_string(data, at, flexible, "host_name")
@@ -464,8 +460,7 @@ class LeaderAndIsrLiveLeader:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderAndIsrRequest(Message):
+class LeaderAndIsrRequest(Message, gc=False, kw_only=True):
     """Sent by the controller: for which partitions the broker is leader, for which follower, and of whom. Clusters with
     ZooKeeper only; gone in Kafka 4.
 
@@ -481,9 +476,9 @@ class LeaderAndIsrRequest(Message):
     live_leaders: Brokers that lead one of these partitions, with the addresses to fetch from.
     """
 
-    API_KEY: ClassVar[int | None] = 4
-    VALID_VERSIONS: ClassVar[range] = range(8)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 8)
+    API_KEY = 4
+    VALID_VERSIONS = range(8)
+    FLEXIBLE_VERSIONS = range(4, 8)
 
     controller_id: int = 0  # int32, versions 0+
     is_kraft_controller: bool = False  # bool, versions 7+
@@ -539,7 +534,7 @@ class LeaderAndIsrRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrRequest, int]:
-        self = new(LeaderAndIsrRequest)
+        self = LeaderAndIsrRequest()
         flexible = version >= 4
         if version >= 7:
             (
@@ -603,8 +598,7 @@ class LeaderAndIsrRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderAndIsrPartitionError:
+class LeaderAndIsrPartitionError(Struct, gc=False, kw_only=True):
     """Result for one partition.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -636,7 +630,7 @@ class LeaderAndIsrPartitionError:
         flexible = version >= 4
         found: list[LeaderAndIsrPartitionError] = []
         for _ in range(count):
-            self = new(LeaderAndIsrPartitionError)
+            self = LeaderAndIsrPartitionError()
             if version >= 5:
                 self.topic_name = ""
             else:
@@ -656,7 +650,7 @@ class LeaderAndIsrPartitionError:
         if version >= 5:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(LeaderAndIsrPartitionError)
+                self = LeaderAndIsrPartitionError()
                 self.partition_index, self.error_code = row
                 self.topic_name = ""
                 self.unknown_tags = ()
@@ -664,8 +658,7 @@ class LeaderAndIsrPartitionError:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderAndIsrTopicError:
+class LeaderAndIsrTopicError(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -692,7 +685,7 @@ class LeaderAndIsrTopicError:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LeaderAndIsrTopicError], int]:
         found: list[LeaderAndIsrTopicError] = []
         for _ in range(count):
-            self = new(LeaderAndIsrTopicError)
+            self = LeaderAndIsrTopicError()
             self.topic_id, at = read_uuid(data, at)
             self.partition_errors, at = read_rows(
                 data,
@@ -708,8 +701,7 @@ class LeaderAndIsrTopicError:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderAndIsrResponse(Message):
+class LeaderAndIsrResponse(Message, gc=False, kw_only=True):
     """Results of the changes at the broker.
 
     error_code: Error of the whole request; 0 means none. 11 says that the controller is out of date, 77 that the
@@ -718,9 +710,9 @@ class LeaderAndIsrResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 4
-    VALID_VERSIONS: ClassVar[range] = range(8)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 8)
+    API_KEY = 4
+    VALID_VERSIONS = range(8)
+    FLEXIBLE_VERSIONS = range(4, 8)
 
     error_code: int = 0  # int16, versions 0+
     # []LeaderAndIsrPartitionError, versions 0-4
@@ -747,7 +739,7 @@ class LeaderAndIsrResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderAndIsrResponse, int]:
-        self = new(LeaderAndIsrResponse)
+        self = LeaderAndIsrResponse()
         flexible = version >= 4
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_structs,
     read_unknown_tags,
     read_uuid,
@@ -30,8 +29,7 @@ _I = struct.Struct(">i")
 _ROWS_I_COMPACT = Rows("i", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class Voter:
+class Voter(Struct, gc=False, kw_only=True):
     """One voter.
 
     voter_id: Node id of the voter.
@@ -60,7 +58,7 @@ class Voter:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Voter], int]:
         found: list[Voter] = []
         for _ in range(count):
-            self = new(Voter)
+            self = Voter()
             (self.voter_id,) = _I.unpack_from(data, at)
             at += 4
             if version >= 1:
@@ -77,7 +75,7 @@ class Voter:
         if version <= 0:
             rows, at = _ROWS_I_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(Voter)
+                self = Voter()
                 (self.voter_id,) = row
                 self.voter_directory_id = NULL_UUID
                 self.unknown_tags = ()
@@ -85,8 +83,7 @@ class Voter:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderChangeMessage(Message):
+class LeaderChangeMessage(Message, gc=False, kw_only=True):
     """Control record with which each new leader of a KRaft quorum begins its epoch.
 
     version: Version of this record's form.
@@ -95,8 +92,8 @@ class LeaderChangeMessage(Message):
     granting_voters: Voters that voted for it.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     version: int = 0  # int16, versions 0+
     leader_id: int = 0  # int32, versions 0+
@@ -116,7 +113,7 @@ class LeaderChangeMessage(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderChangeMessage, int]:
-        self = new(LeaderChangeMessage)
+        self = LeaderChangeMessage()
         self.version, self.leader_id = _HI.unpack_from(data, at)
         at += 6
         if version >= 1:

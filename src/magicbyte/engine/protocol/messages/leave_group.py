@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -29,8 +28,7 @@ _H = struct.Struct(">h")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class MemberIdentity:
+class MemberIdentity(Struct, gc=False, kw_only=True):
     """Members that leave.
 
     member_id: Id of the member; may be empty when a static member is removed by its name.
@@ -63,7 +61,7 @@ class MemberIdentity:
         flexible = version >= 4
         found: list[MemberIdentity] = []
         for _ in range(count):
-            self = new(MemberIdentity)
+            self = MemberIdentity()
             self.member_id, at = read_string(data, at, flexible, "member_id")
             self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
             if version >= 5:
@@ -78,8 +76,7 @@ class MemberIdentity:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaveGroupRequest(Message):
+class LeaveGroupRequest(Message, gc=False, kw_only=True):
     """Leaves a group at once, without waiting for the session timeout. From version 3 on it can remove several members,
     also others than the sender.
 
@@ -88,9 +85,9 @@ class LeaveGroupRequest(Message):
     members: Members that leave.
     """
 
-    API_KEY: ClassVar[int | None] = 13
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 6)
+    API_KEY = 13
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(4, 6)
 
     group_id: str = ""  # string, versions 0+
     member_id: str = ""  # string, versions 0-2
@@ -116,7 +113,7 @@ class LeaveGroupRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaveGroupRequest, int]:
-        self = new(LeaveGroupRequest)
+        self = LeaveGroupRequest()
         flexible = version >= 4
         self.group_id, at = read_string(data, at, flexible, "group_id")
         if version >= 3:
@@ -132,8 +129,7 @@ class LeaveGroupRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MemberResponse:
+class MemberResponse(Struct, gc=False, kw_only=True):
     """One result for each member of the request.
 
     member_id: Id of the member, as in the request.
@@ -165,7 +161,7 @@ class MemberResponse:
         flexible = version >= 4
         found: list[MemberResponse] = []
         for _ in range(count):
-            self = new(MemberResponse)
+            self = MemberResponse()
             self.member_id, at = read_string(data, at, flexible, "member_id")
             self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
             (self.error_code,) = _H.unpack_from(data, at)
@@ -178,8 +174,7 @@ class MemberResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaveGroupResponse(Message):
+class LeaveGroupResponse(Message, gc=False, kw_only=True):
     """Whether the members were removed.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
@@ -188,9 +183,9 @@ class LeaveGroupResponse(Message):
     members: One result for each member of the request.
     """
 
-    API_KEY: ClassVar[int | None] = 13
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 6)
+    API_KEY = 13
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(4, 6)
 
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
     error_code: int = 0  # int16, versions 0+
@@ -215,7 +210,7 @@ class LeaveGroupResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaveGroupResponse, int]:
-        self = new(LeaveGroupResponse)
+        self = LeaveGroupResponse()
         flexible = version >= 4
         if version >= 1:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

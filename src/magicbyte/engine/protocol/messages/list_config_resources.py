@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -30,8 +29,7 @@ _B = struct.Struct(">b")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class ListConfigResourcesRequest(Message):
+class ListConfigResourcesRequest(Message, gc=False, kw_only=True):
     """Asks for the names of all resources of some types that have their own settings. Version 0 was called
     ListClientMetricsResources.
 
@@ -39,9 +37,9 @@ class ListConfigResourcesRequest(Message):
         groups; empty means all. Version 0 is about subscriptions only.
     """
 
-    API_KEY: ClassVar[int | None] = 74
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 74
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     resource_types: tuple[int, ...] = ()  # []int8, versions 1+
     unknown_tags: Tags = ()
@@ -59,7 +57,7 @@ class ListConfigResourcesRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListConfigResourcesRequest, int]:
-        self = new(ListConfigResourcesRequest)
+        self = ListConfigResourcesRequest()
         if version >= 1:
             self.resource_types, at = read_numbers(data, at, True, "b", "resource_types")
         else:
@@ -68,8 +66,7 @@ class ListConfigResourcesRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConfigResource:
+class ConfigResource(Struct, gc=False, kw_only=True):
     """One entry per resource.
 
     resource_name: Name of the topic, group or subscription, or the broker's id in digits.
@@ -97,7 +94,7 @@ class ConfigResource:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ConfigResource], int]:
         found: list[ConfigResource] = []
         for _ in range(count):
-            self = new(ConfigResource)
+            self = ConfigResource()
             self.resource_name, at = read_string(data, at, True, "resource_name")
             if version >= 1:
                 (self.resource_type,) = _B.unpack_from(data, at)
@@ -109,8 +106,7 @@ class ConfigResource:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListConfigResourcesResponse(Message):
+class ListConfigResourcesResponse(Message, gc=False, kw_only=True):
     """The names of the resources that have settings.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -119,9 +115,9 @@ class ListConfigResourcesResponse(Message):
     config_resources: One entry per resource.
     """
 
-    API_KEY: ClassVar[int | None] = 74
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 74
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -139,7 +135,7 @@ class ListConfigResourcesResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListConfigResourcesResponse, int]:
-        self = new(ListConfigResourcesResponse)
+        self = ListConfigResourcesResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.config_resources, at = read_structs(

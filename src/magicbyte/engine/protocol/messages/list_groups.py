@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_array,
     read_string,
     read_structs,
@@ -29,17 +28,16 @@ _H = struct.Struct(">h")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class ListGroupsRequest(Message):
+class ListGroupsRequest(Message, gc=False, kw_only=True):
     """Lists the groups that one broker coordinates; to list all, ask every broker.
 
     states_filter: Names of the states to list, such as Stable; empty lists groups in any state.
     types_filter: Kinds of group to list, such as classic, consumer or share; empty lists all kinds.
     """
 
-    API_KEY: ClassVar[int | None] = 16
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 6)
+    API_KEY = 16
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     states_filter: list[str] = field(default_factory=list)  # []string, versions 4+
     types_filter: list[str] = field(default_factory=list)  # []string, versions 5+
@@ -63,7 +61,7 @@ class ListGroupsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListGroupsRequest, int]:
-        self = new(ListGroupsRequest)
+        self = ListGroupsRequest()
         flexible = version >= 3
         if version >= 4:
             self.states_filter, at = read_array(
@@ -98,8 +96,7 @@ class ListGroupsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListedGroup:
+class ListedGroup(Struct, gc=False, kw_only=True):
     """One entry per group.
 
     group_id: Group by its group.id, as its members are configured.
@@ -135,7 +132,7 @@ class ListedGroup:
         flexible = version >= 3
         found: list[ListedGroup] = []
         for _ in range(count):
-            self = new(ListedGroup)
+            self = ListedGroup()
             self.group_id, at = read_string(data, at, flexible, "group_id")
             self.protocol_type, at = read_string(data, at, flexible, "protocol_type")
             if version >= 4:
@@ -154,8 +151,7 @@ class ListedGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListGroupsResponse(Message):
+class ListGroupsResponse(Message, gc=False, kw_only=True):
     """The groups that the broker coordinates.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
@@ -164,9 +160,9 @@ class ListGroupsResponse(Message):
     groups: One entry per group.
     """
 
-    API_KEY: ClassVar[int | None] = 16
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 6)
+    API_KEY = 16
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
     error_code: int = 0  # int16, versions 0+
@@ -188,7 +184,7 @@ class ListGroupsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListGroupsResponse, int]:
-        self = new(ListGroupsResponse)
+        self = ListGroupsResponse()
         flexible = version >= 3
         if version >= 1:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

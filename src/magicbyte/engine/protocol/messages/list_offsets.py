@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -44,8 +43,7 @@ _ROWS_IQ_CLASSIC = Rows("iq", flexible=False)
 _SHAPES_IH_Q_CLASSIC = Shapes("ih[q", flexible=False)
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsPartition:
+class ListOffsetsPartition(Struct, gc=False, kw_only=True):
     """Partitions to look up.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -85,7 +83,7 @@ class ListOffsetsPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ListOffsetsPartition], int]:
         found: list[ListOffsetsPartition] = []
         for _ in range(count):
-            self = new(ListOffsetsPartition)
+            self = ListOffsetsPartition()
             if version >= 4:
                 self.partition_index, self.current_leader_epoch, self.timestamp = _IIQ.unpack_from(data, at)
                 at += 16
@@ -112,7 +110,7 @@ class ListOffsetsPartition:
         if version >= 6:
             rows, at = _ROWS_IIQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(ListOffsetsPartition)
+                self = ListOffsetsPartition()
                 self.partition_index, self.current_leader_epoch, self.timestamp = row
                 self.max_num_offsets = 1
                 self.unknown_tags = ()
@@ -120,7 +118,7 @@ class ListOffsetsPartition:
         elif version >= 4:
             rows, at = _ROWS_IIQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(ListOffsetsPartition)
+                self = ListOffsetsPartition()
                 self.partition_index, self.current_leader_epoch, self.timestamp = row
                 self.max_num_offsets = 1
                 self.unknown_tags = ()
@@ -128,7 +126,7 @@ class ListOffsetsPartition:
         elif version >= 1:
             rows, at = _ROWS_IQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(ListOffsetsPartition)
+                self = ListOffsetsPartition()
                 self.partition_index, self.timestamp = row
                 self.current_leader_epoch = -1
                 self.max_num_offsets = 1
@@ -137,7 +135,7 @@ class ListOffsetsPartition:
         else:
             rows, at = _ROWS_IQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(ListOffsetsPartition)
+                self = ListOffsetsPartition()
                 self.partition_index, self.timestamp, self.max_num_offsets = row
                 self.current_leader_epoch = -1
                 self.unknown_tags = ()
@@ -145,8 +143,7 @@ class ListOffsetsPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsTopic:
+class ListOffsetsTopic(Struct, gc=False, kw_only=True):
     """Topics to look up.
 
     name: Name of the topic.
@@ -174,7 +171,7 @@ class ListOffsetsTopic:
         flexible = version >= 6
         found: list[ListOffsetsTopic] = []
         for _ in range(count):
-            self = new(ListOffsetsTopic)
+            self = ListOffsetsTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_rows(data, at, flexible, 12, "partitions", ListOffsetsPartition, version)
             if version >= 6:
@@ -185,8 +182,7 @@ class ListOffsetsTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsRequest(Message):
+class ListOffsetsRequest(Message, gc=False, kw_only=True):
     """Looks up offsets by time: the first record not older than a timestamp, or the start or end of a partition.
 
     replica_id: Broker id if a follower asks; -1 for a consumer, -2 for a debugging tool.
@@ -195,9 +191,9 @@ class ListOffsetsRequest(Message):
     timeout_ms: Longest time, in milliseconds, to wait for an answer that has to come from tiered storage.
     """
 
-    API_KEY: ClassVar[int | None] = 2
-    VALID_VERSIONS: ClassVar[range] = range(12)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(6, 12)
+    API_KEY = 2
+    VALID_VERSIONS = range(12)
+    FLEXIBLE_VERSIONS = range(6, 12)
 
     replica_id: int = 0  # int32, versions 0+
     isolation_level: int = 0  # int8, versions 2+
@@ -224,7 +220,7 @@ class ListOffsetsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsRequest, int]:
-        self = new(ListOffsetsRequest)
+        self = ListOffsetsRequest()
         flexible = version >= 6
         if version >= 2:
             self.replica_id, self.isolation_level = _IB.unpack_from(data, at)
@@ -246,8 +242,7 @@ class ListOffsetsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsPartitionResponse:
+class ListOffsetsPartitionResponse(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -314,7 +309,7 @@ class ListOffsetsPartitionResponse:
         flexible = version >= 6
         found: list[ListOffsetsPartitionResponse] = []
         for _ in range(count):
-            self = new(ListOffsetsPartitionResponse)
+            self = ListOffsetsPartitionResponse()
             if version >= 4:
                 (
                     self.partition_index,
@@ -355,7 +350,7 @@ class ListOffsetsPartitionResponse:
         if version >= 6:
             rows, at = _ROWS_IHQQI_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(ListOffsetsPartitionResponse)
+                self = ListOffsetsPartitionResponse()
                 self.partition_index, self.error_code, self.timestamp, self.offset, self.leader_epoch = row
                 self.old_style_offsets = ()
                 self.unknown_tags = ()
@@ -363,7 +358,7 @@ class ListOffsetsPartitionResponse:
         elif version >= 4:
             rows, at = _ROWS_IHQQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(ListOffsetsPartitionResponse)
+                self = ListOffsetsPartitionResponse()
                 self.partition_index, self.error_code, self.timestamp, self.offset, self.leader_epoch = row
                 self.old_style_offsets = ()
                 self.unknown_tags = ()
@@ -371,7 +366,7 @@ class ListOffsetsPartitionResponse:
         elif version >= 1:
             rows, at = _ROWS_IHQQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(ListOffsetsPartitionResponse)
+                self = ListOffsetsPartitionResponse()
                 self.partition_index, self.error_code, self.timestamp, self.offset = row
                 self.old_style_offsets = ()
                 self.leader_epoch = -1
@@ -380,7 +375,7 @@ class ListOffsetsPartitionResponse:
         else:
             rows, at = _ROWS_IH_Q_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(ListOffsetsPartitionResponse)
+                self = ListOffsetsPartitionResponse()
                 (self.partition_index, self.error_code), self.old_style_offsets = row
                 self.timestamp = -1
                 self.offset = -1
@@ -390,8 +385,7 @@ class ListOffsetsPartitionResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsTopicResponse:
+class ListOffsetsTopicResponse(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -420,7 +414,7 @@ class ListOffsetsTopicResponse:
         flexible = version >= 6
         found: list[ListOffsetsTopicResponse] = []
         for _ in range(count):
-            self = new(ListOffsetsTopicResponse)
+            self = ListOffsetsTopicResponse()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_rows(data, at, flexible, 10, "partitions", ListOffsetsPartitionResponse, version)
             if version >= 6:
@@ -431,8 +425,7 @@ class ListOffsetsTopicResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListOffsetsResponse(Message):
+class ListOffsetsResponse(Message, gc=False, kw_only=True):
     """The offsets that were looked up, with the timestamp of the record found.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 2 the broker
@@ -440,9 +433,9 @@ class ListOffsetsResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 2
-    VALID_VERSIONS: ClassVar[range] = range(12)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(6, 12)
+    API_KEY = 2
+    VALID_VERSIONS = range(12)
+    FLEXIBLE_VERSIONS = range(6, 12)
 
     throttle_time_ms: int = 0  # int32, versions 2+, ignorable
     topics: list[ListOffsetsTopicResponse] = field(default_factory=list)  # []ListOffsetsTopicResponse, versions 0+
@@ -461,7 +454,7 @@ class ListOffsetsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListOffsetsResponse, int]:
-        self = new(ListOffsetsResponse)
+        self = ListOffsetsResponse()
         flexible = version >= 6
         if version >= 2:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_nullable_structs,
     read_numbers,
@@ -35,8 +34,7 @@ _ROWS_I_I_I_I_COMPACT = Rows("i[i[i[i", flexible=True)
 _SHAPES_I_I_I_I_COMPACT = Shapes("i[i[i[i", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class ListPartitionReassignmentsTopics:
+class ListPartitionReassignmentsTopics(Struct, gc=False, kw_only=True):
     """Topics to look at; null means all.
 
     name: Name of the topic.
@@ -67,7 +65,7 @@ class ListPartitionReassignmentsTopics:
     ) -> tuple[list[ListPartitionReassignmentsTopics], int]:
         found: list[ListPartitionReassignmentsTopics] = []
         for _ in range(count):
-            self = new(ListPartitionReassignmentsTopics)
+            self = ListPartitionReassignmentsTopics()
             self.name, at = read_string(data, at, True, "name")
             self.partition_indexes, at = read_numbers(data, at, True, "i", "partition_indexes")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -75,17 +73,16 @@ class ListPartitionReassignmentsTopics:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListPartitionReassignmentsRequest(Message):
+class ListPartitionReassignmentsRequest(Message, gc=False, kw_only=True):
     """Asks which moves of partitions are under way.
 
     timeout_ms: Milliseconds to wait for the answer.
     topics: Topics to look at; null means all.
     """
 
-    API_KEY: ClassVar[int | None] = 46
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 46
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     timeout_ms: int = 60000  # int32, versions 0+
     # []ListPartitionReassignmentsTopics, versions 0+, nullable
@@ -103,7 +100,7 @@ class ListPartitionReassignmentsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListPartitionReassignmentsRequest, int]:
-        self = new(ListPartitionReassignmentsRequest)
+        self = ListPartitionReassignmentsRequest()
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
         self.topics, at = read_nullable_structs(
@@ -119,8 +116,7 @@ class ListPartitionReassignmentsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OngoingPartitionReassignment:
+class OngoingPartitionReassignment(Struct, gc=False, kw_only=True):
     """Moves by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -164,7 +160,7 @@ class OngoingPartitionReassignment:
     ) -> tuple[list[OngoingPartitionReassignment], int]:
         found: list[OngoingPartitionReassignment] = []
         for _ in range(count):
-            self = new(OngoingPartitionReassignment)
+            self = OngoingPartitionReassignment()
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
             self.replicas, at = read_numbers(data, at, True, "i", "replicas")
@@ -184,15 +180,14 @@ class OngoingPartitionReassignment:
         found: list[OngoingPartitionReassignment] = []
         rows, at = _ROWS_I_I_I_I_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(OngoingPartitionReassignment)
+            self = OngoingPartitionReassignment()
             (self.partition_index,), self.replicas, self.adding_replicas, self.removing_replicas = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OngoingTopicReassignment:
+class OngoingTopicReassignment(Struct, gc=False, kw_only=True):
     """Moves by topic.
 
     name: Name of the topic.
@@ -219,7 +214,7 @@ class OngoingTopicReassignment:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OngoingTopicReassignment], int]:
         found: list[OngoingTopicReassignment] = []
         for _ in range(count):
-            self = new(OngoingTopicReassignment)
+            self = OngoingTopicReassignment()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, at = read_rows(data, at, True, 8, "partitions", OngoingPartitionReassignment, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -227,8 +222,7 @@ class OngoingTopicReassignment:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListPartitionReassignmentsResponse(Message):
+class ListPartitionReassignmentsResponse(Message, gc=False, kw_only=True):
     """The moves that are under way; partitions that are not moving are left out.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -238,9 +232,9 @@ class ListPartitionReassignmentsResponse(Message):
     topics: Moves by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 46
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 46
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -260,7 +254,7 @@ class ListPartitionReassignmentsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListPartitionReassignmentsResponse, int]:
-        self = new(ListPartitionReassignmentsResponse)
+        self = ListPartitionReassignmentsResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_array,
     read_nullable_string,
     read_numbers,
@@ -36,8 +35,7 @@ _Q = struct.Struct(">q")
 _SHAPES__QQ_COMPACT = Shapes("[qq", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class ListTransactionsRequest(Message):
+class ListTransactionsRequest(Message, gc=False, kw_only=True):
     """Lists the transactions that one broker coordinates; to list all, ask every broker.
 
     state_filters: Names of the states to list, such as Ongoing; empty lists transactions in any state.
@@ -46,9 +44,9 @@ class ListTransactionsRequest(Message):
     transactional_id_pattern: Pattern (RE2) that the names of transactions have to fit; null or empty lists all.
     """
 
-    API_KEY: ClassVar[int | None] = 66
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 66
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     state_filters: list[str] = field(default_factory=list)  # []string, versions 0+
     producer_id_filters: tuple[int, ...] = ()  # []int64, versions 0+
@@ -78,7 +76,7 @@ class ListTransactionsRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListTransactionsRequest, int]:
-        self = new(ListTransactionsRequest)
+        self = ListTransactionsRequest()
         self.state_filters, at = read_array(data, at, True, 1, "state_filters", read_string, True, "state_filters")
         if version >= 1:
             self.producer_id_filters, at = read_numbers(data, at, True, "q", "producer_id_filters")
@@ -95,8 +93,7 @@ class ListTransactionsRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TransactionState:
+class TransactionState(Struct, gc=False, kw_only=True):
     """One entry per transaction.
 
     transactional_id: Name of the transaction.
@@ -125,7 +122,7 @@ class TransactionState:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TransactionState], int]:
         found: list[TransactionState] = []
         for _ in range(count):
-            self = new(TransactionState)
+            self = TransactionState()
             self.transactional_id, at = read_string(data, at, True, "transactional_id")
             (self.producer_id,) = _Q.unpack_from(data, at)
             at += 8
@@ -135,8 +132,7 @@ class TransactionState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ListTransactionsResponse(Message):
+class ListTransactionsResponse(Message, gc=False, kw_only=True):
     """The transactions that the broker coordinates.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -146,9 +142,9 @@ class ListTransactionsResponse(Message):
     transaction_states: One entry per transaction.
     """
 
-    API_KEY: ClassVar[int | None] = 66
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 66
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -168,7 +164,7 @@ class ListTransactionsResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ListTransactionsResponse, int]:
-        self = new(ListTransactionsResponse)
+        self = ListTransactionsResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.unknown_state_filters, at = read_array(

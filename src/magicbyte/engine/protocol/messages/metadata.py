@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     present,
     read_nullable_string,
     read_nullable_structs,
@@ -50,8 +49,7 @@ _TT = struct.Struct(">??")
 _TTT = struct.Struct(">???")
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataRequestTopic:
+class MetadataRequestTopic(Struct, gc=False, kw_only=True):
     """Topics to describe. In version 0 an empty list asks for all topics; from version 1 on null asks for all and an
     empty list for none.
 
@@ -85,7 +83,7 @@ class MetadataRequestTopic:
         flexible = version >= 9
         found: list[MetadataRequestTopic] = []
         for _ in range(count):
-            self = new(MetadataRequestTopic)
+            self = MetadataRequestTopic()
             if version >= 10:
                 self.topic_id, at = read_uuid(data, at)
                 self.name, at = read_nullable_string(data, at, flexible, "name")
@@ -100,8 +98,7 @@ class MetadataRequestTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataRequest(Message):
+class MetadataRequest(Message, gc=False, kw_only=True):
     """Asks any broker which brokers there are, who the controller is, and who leads which partition. Every client
     starts with it.
 
@@ -115,9 +112,9 @@ class MetadataRequest(Message):
         each topic.
     """
 
-    API_KEY: ClassVar[int | None] = 3
-    VALID_VERSIONS: ClassVar[range] = range(14)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(9, 14)
+    API_KEY = 3
+    VALID_VERSIONS = range(14)
+    FLEXIBLE_VERSIONS = range(9, 14)
 
     # []MetadataRequestTopic, versions 0+, nullable 1+
     topics: list[MetadataRequestTopic] | None = field(default_factory=list)
@@ -156,7 +153,7 @@ class MetadataRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[MetadataRequest, int]:
-        self = new(MetadataRequest)
+        self = MetadataRequest()
         flexible = version >= 9
         if version >= 1:
             self.topics, at = read_nullable_structs(
@@ -197,8 +194,7 @@ class MetadataRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponseBroker:
+class MetadataResponseBroker(Struct, gc=False, kw_only=True):
     """Brokers that are alive, with the address each has on the listener that received the request.
 
     node_id: Broker id (broker.id or node.id), by which the rest of the response refers to this broker.
@@ -233,7 +229,7 @@ class MetadataResponseBroker:
         flexible = version >= 9
         found: list[MetadataResponseBroker] = []
         for _ in range(count):
-            self = new(MetadataResponseBroker)
+            self = MetadataResponseBroker()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, flexible, "host")
@@ -251,8 +247,7 @@ class MetadataResponseBroker:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponsePartition:
+class MetadataResponsePartition(Struct, gc=False, kw_only=True):
     """Partitions of the topic, in no particular order.
 
     error_code: Error of this partition; 0 means none. 5 means that it has no leader now, 9 that a replica is not
@@ -342,7 +337,7 @@ class MetadataResponsePartition:
         flexible = version >= 9
         found: list[MetadataResponsePartition] = []
         for _ in range(count):
-            self = new(MetadataResponsePartition)
+            self = MetadataResponsePartition()
             if version >= 7:
                 self.error_code, self.partition_index, self.leader_id, self.leader_epoch = _HIII.unpack_from(data, at)
                 at += 14
@@ -376,7 +371,7 @@ class MetadataResponsePartition:
         if version >= 9:
             rows, at = _ROWS_HIII_I_I_I_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(MetadataResponsePartition)
+                self = MetadataResponsePartition()
                 (
                     (self.error_code, self.partition_index, self.leader_id, self.leader_epoch),
                     self.replica_nodes,
@@ -388,7 +383,7 @@ class MetadataResponsePartition:
         elif version >= 7:
             rows, at = _ROWS_HIII_I_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(MetadataResponsePartition)
+                self = MetadataResponsePartition()
                 (
                     (self.error_code, self.partition_index, self.leader_id, self.leader_epoch),
                     self.replica_nodes,
@@ -400,7 +395,7 @@ class MetadataResponsePartition:
         elif version >= 5:
             rows, at = _ROWS_HII_I_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(MetadataResponsePartition)
+                self = MetadataResponsePartition()
                 (
                     (self.error_code, self.partition_index, self.leader_id),
                     self.replica_nodes,
@@ -413,7 +408,7 @@ class MetadataResponsePartition:
         else:
             rows, at = _ROWS_HII_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(MetadataResponsePartition)
+                self = MetadataResponsePartition()
                 (self.error_code, self.partition_index, self.leader_id), self.replica_nodes, self.isr_nodes = row
                 self.leader_epoch = -1
                 self.offline_replicas = ()
@@ -422,8 +417,7 @@ class MetadataResponsePartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponseTopic:
+class MetadataResponseTopic(Struct, gc=False, kw_only=True):
     """One entry for each requested topic, or for every topic that the caller may describe.
 
     error_code: Error of this topic; 0 means none. 3 is an unknown topic, 5 one that is just being created, 100 an
@@ -474,7 +468,7 @@ class MetadataResponseTopic:
         flexible = version >= 9
         found: list[MetadataResponseTopic] = []
         for _ in range(count):
-            self = new(MetadataResponseTopic)
+            self = MetadataResponseTopic()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             if version >= 12:
@@ -504,8 +498,7 @@ class MetadataResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MetadataResponse(Message):
+class MetadataResponse(Message, gc=False, kw_only=True):
     """The picture of the cluster: live brokers with their addresses, the controller, and leader and replicas of every
     requested partition.
 
@@ -522,9 +515,9 @@ class MetadataResponse(Message):
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
     """
 
-    API_KEY: ClassVar[int | None] = 3
-    VALID_VERSIONS: ClassVar[range] = range(14)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(9, 14)
+    API_KEY = 3
+    VALID_VERSIONS = range(14)
+    FLEXIBLE_VERSIONS = range(9, 14)
 
     throttle_time_ms: int = 0  # int32, versions 3+, ignorable
     brokers: list[MetadataResponseBroker] = field(default_factory=list)  # []MetadataResponseBroker, versions 0+
@@ -559,7 +552,7 @@ class MetadataResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[MetadataResponse, int]:
-        self = new(MetadataResponse)
+        self = MetadataResponse()
         flexible = version >= 9
         if version >= 3:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

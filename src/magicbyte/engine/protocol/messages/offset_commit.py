@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -40,8 +39,7 @@ _ROWS_IH_CLASSIC = Rows("ih", flexible=False)
 _ROWS_IH_COMPACT = Rows("ih", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequestPartition:
+class OffsetCommitRequestPartition(Struct, gc=False, kw_only=True):
     """Offsets by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -91,7 +89,7 @@ class OffsetCommitRequestPartition:
         flexible = version >= 8
         found: list[OffsetCommitRequestPartition] = []
         for _ in range(count):
-            self = new(OffsetCommitRequestPartition)
+            self = OffsetCommitRequestPartition()
             if version >= 6:
                 self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
                 at += 16
@@ -119,8 +117,7 @@ class OffsetCommitRequestPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequestTopic:
+class OffsetCommitRequestTopic(Struct, gc=False, kw_only=True):
     """Offsets by topic.
 
     name: Name of the topic.
@@ -154,7 +151,7 @@ class OffsetCommitRequestTopic:
         flexible = version >= 8
         found: list[OffsetCommitRequestTopic] = []
         for _ in range(count):
-            self = new(OffsetCommitRequestTopic)
+            self = OffsetCommitRequestTopic()
             if version >= 10:
                 self.name = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -178,8 +175,7 @@ class OffsetCommitRequestTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitRequest(Message):
+class OffsetCommitRequest(Message, gc=False, kw_only=True):
     """Commits offsets of a group. The coordinator stores them in __consumer_offsets; version 0 stores them in
     ZooKeeper.
 
@@ -194,9 +190,9 @@ class OffsetCommitRequest(Message):
     topics: Offsets by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 8
-    VALID_VERSIONS: ClassVar[range] = range(11)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(8, 11)
+    API_KEY = 8
+    VALID_VERSIONS = range(11)
+    FLEXIBLE_VERSIONS = range(8, 11)
 
     group_id: str = ""  # string, versions 0+
     generation_id_or_member_epoch: int = -1  # int32, versions 1+, ignorable
@@ -227,7 +223,7 @@ class OffsetCommitRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitRequest, int]:
-        self = new(OffsetCommitRequest)
+        self = OffsetCommitRequest()
         flexible = version >= 8
         self.group_id, at = read_string(data, at, flexible, "group_id")
         if version >= 1:
@@ -256,8 +252,7 @@ class OffsetCommitRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponsePartition:
+class OffsetCommitResponsePartition(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -289,7 +284,7 @@ class OffsetCommitResponsePartition:
     ) -> tuple[list[OffsetCommitResponsePartition], int]:
         found: list[OffsetCommitResponsePartition] = []
         for _ in range(count):
-            self = new(OffsetCommitResponsePartition)
+            self = OffsetCommitResponsePartition()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             if version >= 8:
@@ -310,22 +305,21 @@ class OffsetCommitResponsePartition:
         if version >= 8:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(OffsetCommitResponsePartition)
+                self = OffsetCommitResponsePartition()
                 self.partition_index, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(OffsetCommitResponsePartition)
+                self = OffsetCommitResponsePartition()
                 self.partition_index, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponseTopic:
+class OffsetCommitResponseTopic(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -359,7 +353,7 @@ class OffsetCommitResponseTopic:
         flexible = version >= 8
         found: list[OffsetCommitResponseTopic] = []
         for _ in range(count):
-            self = new(OffsetCommitResponseTopic)
+            self = OffsetCommitResponseTopic()
             if version >= 10:
                 self.name = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -375,8 +369,7 @@ class OffsetCommitResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitResponse(Message):
+class OffsetCommitResponse(Message, gc=False, kw_only=True):
     """Which offsets were stored.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 3 the broker
@@ -384,9 +377,9 @@ class OffsetCommitResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 8
-    VALID_VERSIONS: ClassVar[range] = range(11)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(8, 11)
+    API_KEY = 8
+    VALID_VERSIONS = range(11)
+    FLEXIBLE_VERSIONS = range(8, 11)
 
     throttle_time_ms: int = 0  # int32, versions 3+, ignorable
     topics: list[OffsetCommitResponseTopic] = field(default_factory=list)  # []OffsetCommitResponseTopic, versions 0+
@@ -405,7 +398,7 @@ class OffsetCommitResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitResponse, int]:
-        self = new(OffsetCommitResponse)
+        self = OffsetCommitResponse()
         flexible = version >= 8
         if version >= 3:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_structs, write_string, write_structs
+from msgspec import Struct, field
+
+from magicbyte.engine.protocol.fields import read_string, read_structs, write_string, write_structs
 from magicbyte.engine.protocol.message import Message, Writer
 from magicbyte.engine.protocol.rows import Rows, read_rows
 
@@ -22,8 +22,7 @@ _ROWS_IH_CLASSIC = Rows("ih", flexible=False)
 _ROWS_I_CLASSIC = Rows("i", flexible=False)
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequestPartition:
+class OffsetDeleteRequestPartition(Struct, gc=False, kw_only=True):
     """Partitions whose offsets are deleted.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -46,7 +45,7 @@ class OffsetDeleteRequestPartition:
     ) -> tuple[list[OffsetDeleteRequestPartition], int]:
         found: list[OffsetDeleteRequestPartition] = []
         for _ in range(count):
-            self = new(OffsetDeleteRequestPartition)
+            self = OffsetDeleteRequestPartition()
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
             found.append(self)
@@ -62,14 +61,13 @@ class OffsetDeleteRequestPartition:
         found: list[OffsetDeleteRequestPartition] = []
         rows, at = _ROWS_I_CLASSIC.read(data, at, most)
         for row in rows:
-            self = new(OffsetDeleteRequestPartition)
+            self = OffsetDeleteRequestPartition()
             (self.partition_index,) = row
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequestTopic:
+class OffsetDeleteRequestTopic(Struct, gc=False, kw_only=True):
     """Topics whose offsets are deleted.
 
     name: Name of the topic.
@@ -91,15 +89,14 @@ class OffsetDeleteRequestTopic:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetDeleteRequestTopic], int]:
         found: list[OffsetDeleteRequestTopic] = []
         for _ in range(count):
-            self = new(OffsetDeleteRequestTopic)
+            self = OffsetDeleteRequestTopic()
             self.name, at = read_string(data, at, False, "name")
             self.partitions, at = read_rows(data, at, False, 4, "partitions", OffsetDeleteRequestPartition, version)
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequest(Message):
+class OffsetDeleteRequest(Message, gc=False, kw_only=True):
     """Deletes a group's committed offsets of some partitions, while no member of the group is subscribed to their
     topics.
 
@@ -107,9 +104,9 @@ class OffsetDeleteRequest(Message):
     topics: Topics whose offsets are deleted.
     """
 
-    API_KEY: ClassVar[int | None] = 47
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    API_KEY = 47
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 0+
     topics: list[OffsetDeleteRequestTopic] = field(default_factory=list)  # []OffsetDeleteRequestTopic, versions 0+
@@ -121,14 +118,13 @@ class OffsetDeleteRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteRequest, int]:
-        self = new(OffsetDeleteRequest)
+        self = OffsetDeleteRequest()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.topics, at = read_structs(data, at, False, 6, "topics", OffsetDeleteRequestTopic._read_each, version)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponsePartition:
+class OffsetDeleteResponsePartition(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -153,7 +149,7 @@ class OffsetDeleteResponsePartition:
     ) -> tuple[list[OffsetDeleteResponsePartition], int]:
         found: list[OffsetDeleteResponsePartition] = []
         for _ in range(count):
-            self = new(OffsetDeleteResponsePartition)
+            self = OffsetDeleteResponsePartition()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             found.append(self)
@@ -169,14 +165,13 @@ class OffsetDeleteResponsePartition:
         found: list[OffsetDeleteResponsePartition] = []
         rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
         for row in rows:
-            self = new(OffsetDeleteResponsePartition)
+            self = OffsetDeleteResponsePartition()
             self.partition_index, self.error_code = row
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponseTopic:
+class OffsetDeleteResponseTopic(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -198,15 +193,14 @@ class OffsetDeleteResponseTopic:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetDeleteResponseTopic], int]:
         found: list[OffsetDeleteResponseTopic] = []
         for _ in range(count):
-            self = new(OffsetDeleteResponseTopic)
+            self = OffsetDeleteResponseTopic()
             self.name, at = read_string(data, at, False, "name")
             self.partitions, at = read_rows(data, at, False, 6, "partitions", OffsetDeleteResponsePartition, version)
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponse(Message):
+class OffsetDeleteResponse(Message, gc=False, kw_only=True):
     """Which offsets were deleted.
 
     error_code: Error of the group as a whole; 0 means none. 68 says that it has members of a kind that does not
@@ -216,9 +210,9 @@ class OffsetDeleteResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 47
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    API_KEY = 47
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(0)
 
     error_code: int = 0  # int16, versions 0+
     throttle_time_ms: int = 0  # int32, versions 0+, ignorable
@@ -231,7 +225,7 @@ class OffsetDeleteResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetDeleteResponse, int]:
-        self = new(OffsetDeleteResponse)
+        self = OffsetDeleteResponse()
         self.error_code, self.throttle_time_ms = _HI.unpack_from(data, at)
         at += 6
         self.topics, at = read_structs(data, at, False, 6, "topics", OffsetDeleteResponseTopic._read_each, version)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     present,
     read_nullable_string,
     read_nullable_structs,
@@ -40,8 +39,7 @@ _IQI = struct.Struct(">iqi")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestTopic:
+class OffsetFetchRequestTopic(Struct, gc=False, kw_only=True):
     """Topics to look up; null, possible from version 2 on, means all that the group has offsets for.
 
     name: Name of the topic.
@@ -69,7 +67,7 @@ class OffsetFetchRequestTopic:
         flexible = version >= 6
         found: list[OffsetFetchRequestTopic] = []
         for _ in range(count):
-            self = new(OffsetFetchRequestTopic)
+            self = OffsetFetchRequestTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
             if version >= 6:
@@ -80,8 +78,7 @@ class OffsetFetchRequestTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestTopics:
+class OffsetFetchRequestTopics(Struct, gc=False, kw_only=True):
     """Topics to look up; null means all that the group has offsets for.
 
     name: Name of the topic.
@@ -112,7 +109,7 @@ class OffsetFetchRequestTopics:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchRequestTopics], int]:
         found: list[OffsetFetchRequestTopics] = []
         for _ in range(count):
-            self = new(OffsetFetchRequestTopics)
+            self = OffsetFetchRequestTopics()
             if version >= 10:
                 self.name = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -125,8 +122,7 @@ class OffsetFetchRequestTopics:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestGroup:
+class OffsetFetchRequestGroup(Struct, gc=False, kw_only=True):
     """Groups whose offsets are read.
 
     group_id: Group by its group.id, as its members are configured.
@@ -160,7 +156,7 @@ class OffsetFetchRequestGroup:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchRequestGroup], int]:
         found: list[OffsetFetchRequestGroup] = []
         for _ in range(count):
-            self = new(OffsetFetchRequestGroup)
+            self = OffsetFetchRequestGroup()
             self.group_id, at = read_string(data, at, True, "group_id")
             if version >= 9:
                 self.member_id, at = read_nullable_string(data, at, True, "member_id")
@@ -183,8 +179,7 @@ class OffsetFetchRequestGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchRequest(Message):
+class OffsetFetchRequest(Message, gc=False, kw_only=True):
     """Reads the offsets that groups have committed. From version 8 on for several groups at once; version 0 reads from
     ZooKeeper.
 
@@ -195,9 +190,9 @@ class OffsetFetchRequest(Message):
         return the older ones.
     """
 
-    API_KEY: ClassVar[int | None] = 9
-    VALID_VERSIONS: ClassVar[range] = range(11)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(6, 11)
+    API_KEY = 9
+    VALID_VERSIONS = range(11)
+    FLEXIBLE_VERSIONS = range(6, 11)
 
     group_id: str = ""  # string, versions 0-7
     # []OffsetFetchRequestTopic, versions 0-7, nullable 2-7
@@ -234,7 +229,7 @@ class OffsetFetchRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchRequest, int]:
-        self = new(OffsetFetchRequest)
+        self = OffsetFetchRequest()
         flexible = version >= 6
         if version >= 8:
             self.group_id = ""
@@ -270,8 +265,7 @@ class OffsetFetchRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponsePartition:
+class OffsetFetchResponsePartition(Struct, gc=False, kw_only=True):
     """Offsets by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -314,7 +308,7 @@ class OffsetFetchResponsePartition:
         flexible = version >= 6
         found: list[OffsetFetchResponsePartition] = []
         for _ in range(count):
-            self = new(OffsetFetchResponsePartition)
+            self = OffsetFetchResponsePartition()
             if version >= 5:
                 self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
                 at += 16
@@ -333,8 +327,7 @@ class OffsetFetchResponsePartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseTopic:
+class OffsetFetchResponseTopic(Struct, gc=False, kw_only=True):
     """Offsets by topic.
 
     name: Name of the topic.
@@ -363,7 +356,7 @@ class OffsetFetchResponseTopic:
         flexible = version >= 6
         found: list[OffsetFetchResponseTopic] = []
         for _ in range(count):
-            self = new(OffsetFetchResponseTopic)
+            self = OffsetFetchResponseTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_structs(
                 data,
@@ -382,8 +375,7 @@ class OffsetFetchResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponsePartitions:
+class OffsetFetchResponsePartitions(Struct, gc=False, kw_only=True):
     """Offsets by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -421,7 +413,7 @@ class OffsetFetchResponsePartitions:
     ) -> tuple[list[OffsetFetchResponsePartitions], int]:
         found: list[OffsetFetchResponsePartitions] = []
         for _ in range(count):
-            self = new(OffsetFetchResponsePartitions)
+            self = OffsetFetchResponsePartitions()
             self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
             at += 16
             self.metadata, at = read_nullable_string(data, at, True, "metadata")
@@ -432,8 +424,7 @@ class OffsetFetchResponsePartitions:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseTopics:
+class OffsetFetchResponseTopics(Struct, gc=False, kw_only=True):
     """Offsets by topic.
 
     name: Name of the topic.
@@ -465,7 +456,7 @@ class OffsetFetchResponseTopics:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchResponseTopics], int]:
         found: list[OffsetFetchResponseTopics] = []
         for _ in range(count):
-            self = new(OffsetFetchResponseTopics)
+            self = OffsetFetchResponseTopics()
             if version >= 10:
                 self.name = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -486,8 +477,7 @@ class OffsetFetchResponseTopics:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseGroup:
+class OffsetFetchResponseGroup(Struct, gc=False, kw_only=True):
     """Offsets by group.
 
     group_id: Group by its group.id, as its members are configured.
@@ -516,7 +506,7 @@ class OffsetFetchResponseGroup:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetFetchResponseGroup], int]:
         found: list[OffsetFetchResponseGroup] = []
         for _ in range(count):
-            self = new(OffsetFetchResponseGroup)
+            self = OffsetFetchResponseGroup()
             self.group_id, at = read_string(data, at, True, "group_id")
             self.topics, at = read_structs(data, at, True, 3, "topics", OffsetFetchResponseTopics._read_each, version)
             (self.error_code,) = _H.unpack_from(data, at)
@@ -526,8 +516,7 @@ class OffsetFetchResponseGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetFetchResponse(Message):
+class OffsetFetchResponse(Message, gc=False, kw_only=True):
     """The committed offsets.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 3 the broker
@@ -537,9 +526,9 @@ class OffsetFetchResponse(Message):
     groups: Offsets by group.
     """
 
-    API_KEY: ClassVar[int | None] = 9
-    VALID_VERSIONS: ClassVar[range] = range(11)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(6, 11)
+    API_KEY = 9
+    VALID_VERSIONS = range(11)
+    FLEXIBLE_VERSIONS = range(6, 11)
 
     throttle_time_ms: int = 0  # int32, versions 3+, ignorable
     topics: list[OffsetFetchResponseTopic] = field(default_factory=list)  # []OffsetFetchResponseTopic, versions 0-7
@@ -569,7 +558,7 @@ class OffsetFetchResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetFetchResponse, int]:
-        self = new(OffsetFetchResponse)
+        self = OffsetFetchResponse()
         flexible = version >= 6
         if version >= 3:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

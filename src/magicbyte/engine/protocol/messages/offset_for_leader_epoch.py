@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -37,8 +36,7 @@ _ROWS_III_COMPACT = Rows("iii", flexible=True)
 _ROWS_II_CLASSIC = Rows("ii", flexible=False)
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetForLeaderPartition:
+class OffsetForLeaderPartition(Struct, gc=False, kw_only=True):
     """Partitions to look up.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -70,7 +68,7 @@ class OffsetForLeaderPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[OffsetForLeaderPartition], int]:
         found: list[OffsetForLeaderPartition] = []
         for _ in range(count):
-            self = new(OffsetForLeaderPartition)
+            self = OffsetForLeaderPartition()
             if version >= 2:
                 self.partition, self.current_leader_epoch, self.leader_epoch = _III.unpack_from(data, at)
                 at += 12
@@ -91,21 +89,21 @@ class OffsetForLeaderPartition:
         if version >= 4:
             rows, at = _ROWS_III_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(OffsetForLeaderPartition)
+                self = OffsetForLeaderPartition()
                 self.partition, self.current_leader_epoch, self.leader_epoch = row
                 self.unknown_tags = ()
                 found.append(self)
         elif version >= 2:
             rows, at = _ROWS_III_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(OffsetForLeaderPartition)
+                self = OffsetForLeaderPartition()
                 self.partition, self.current_leader_epoch, self.leader_epoch = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_II_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(OffsetForLeaderPartition)
+                self = OffsetForLeaderPartition()
                 self.partition, self.leader_epoch = row
                 self.current_leader_epoch = -1
                 self.unknown_tags = ()
@@ -113,8 +111,7 @@ class OffsetForLeaderPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetForLeaderTopic:
+class OffsetForLeaderTopic(Struct, gc=False, kw_only=True):
     """Topics to look up.
 
     topic: Name of the topic, unique in the cluster.
@@ -142,7 +139,7 @@ class OffsetForLeaderTopic:
         flexible = version >= 4
         found: list[OffsetForLeaderTopic] = []
         for _ in range(count):
-            self = new(OffsetForLeaderTopic)
+            self = OffsetForLeaderTopic()
             self.topic, at = read_string(data, at, flexible, "topic")
             self.partitions, at = read_rows(data, at, flexible, 8, "partitions", OffsetForLeaderPartition, version)
             if version >= 4:
@@ -153,8 +150,7 @@ class OffsetForLeaderTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetForLeaderEpochRequest(Message):
+class OffsetForLeaderEpochRequest(Message, gc=False, kw_only=True):
     """Asks a leader where an epoch of its log ended. Followers and consumers find out with it whether, and where, their
     copy went another way.
 
@@ -162,9 +158,9 @@ class OffsetForLeaderEpochRequest(Message):
     topics: Topics to look up.
     """
 
-    API_KEY: ClassVar[int | None] = 23
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 5)
+    API_KEY = 23
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(4, 5)
 
     replica_id: int = -2  # int32, versions 3+, ignorable
     topics: list[OffsetForLeaderTopic] = field(default_factory=list)  # []OffsetForLeaderTopic, versions 0+
@@ -183,7 +179,7 @@ class OffsetForLeaderEpochRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderEpochRequest, int]:
-        self = new(OffsetForLeaderEpochRequest)
+        self = OffsetForLeaderEpochRequest()
         flexible = version >= 4
         if version >= 3:
             (self.replica_id,) = _I.unpack_from(data, at)
@@ -198,8 +194,7 @@ class OffsetForLeaderEpochRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EpochEndOffset:
+class EpochEndOffset(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     error_code: Error of this partition; 0 means none. 74 and 75 say that the asker's picture of the leader is too
@@ -233,7 +228,7 @@ class EpochEndOffset:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EpochEndOffset], int]:
         found: list[EpochEndOffset] = []
         for _ in range(count):
-            self = new(EpochEndOffset)
+            self = EpochEndOffset()
             if version >= 1:
                 self.error_code, self.partition, self.leader_epoch, self.end_offset = _HIIQ.unpack_from(data, at)
                 at += 18
@@ -254,21 +249,21 @@ class EpochEndOffset:
         if version >= 4:
             rows, at = _ROWS_HIIQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(EpochEndOffset)
+                self = EpochEndOffset()
                 self.error_code, self.partition, self.leader_epoch, self.end_offset = row
                 self.unknown_tags = ()
                 found.append(self)
         elif version >= 1:
             rows, at = _ROWS_HIIQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(EpochEndOffset)
+                self = EpochEndOffset()
                 self.error_code, self.partition, self.leader_epoch, self.end_offset = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_HIQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(EpochEndOffset)
+                self = EpochEndOffset()
                 self.error_code, self.partition, self.end_offset = row
                 self.leader_epoch = -1
                 self.unknown_tags = ()
@@ -276,8 +271,7 @@ class EpochEndOffset:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetForLeaderTopicResult:
+class OffsetForLeaderTopicResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic: Name of the topic, unique in the cluster.
@@ -305,7 +299,7 @@ class OffsetForLeaderTopicResult:
         flexible = version >= 4
         found: list[OffsetForLeaderTopicResult] = []
         for _ in range(count):
-            self = new(OffsetForLeaderTopicResult)
+            self = OffsetForLeaderTopicResult()
             self.topic, at = read_string(data, at, flexible, "topic")
             self.partitions, at = read_rows(data, at, flexible, 14, "partitions", EpochEndOffset, version)
             if version >= 4:
@@ -316,8 +310,7 @@ class OffsetForLeaderTopicResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetForLeaderEpochResponse(Message):
+class OffsetForLeaderEpochResponse(Message, gc=False, kw_only=True):
     """The end of each requested epoch.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -325,9 +318,9 @@ class OffsetForLeaderEpochResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 23
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 5)
+    API_KEY = 23
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(4, 5)
 
     throttle_time_ms: int = 0  # int32, versions 2+, ignorable
     topics: list[OffsetForLeaderTopicResult] = field(default_factory=list)  # []OffsetForLeaderTopicResult, versions 0+
@@ -346,7 +339,7 @@ class OffsetForLeaderEpochResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetForLeaderEpochResponse, int]:
-        self = new(OffsetForLeaderEpochResponse)
+        self = OffsetForLeaderEpochResponse()
         flexible = version >= 4
         if version >= 2:
             (self.throttle_time_ms,) = _I.unpack_from(data, at)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_nullable_view,
     read_string,
@@ -46,8 +45,7 @@ _ROWS_IHQQ_CLASSIC = Rows("ihqq", flexible=False)
 _ROWS_IHQ_CLASSIC = Rows("ihq", flexible=False)
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionProduceData:
+class PartitionProduceData(Struct, gc=False, kw_only=True):
     """Records by partition.
 
     index: Number of the partition within its topic, counted from 0.
@@ -76,7 +74,7 @@ class PartitionProduceData:
         flexible = version >= 9
         found: list[PartitionProduceData] = []
         for _ in range(count):
-            self = new(PartitionProduceData)
+            self = PartitionProduceData()
             (self.index,) = _I.unpack_from(data, at)
             at += 4
             self.records, at = read_nullable_view(data, at, flexible, "records")
@@ -88,8 +86,7 @@ class PartitionProduceData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicProduceData:
+class TopicProduceData(Struct, gc=False, kw_only=True):
     """Records by topic.
 
     name: Name of the topic.
@@ -122,7 +119,7 @@ class TopicProduceData:
         flexible = version >= 9
         found: list[TopicProduceData] = []
         for _ in range(count):
-            self = new(TopicProduceData)
+            self = TopicProduceData()
             if version >= 13:
                 self.name = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -146,8 +143,7 @@ class TopicProduceData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ProduceRequest(Message):
+class ProduceRequest(Message, gc=False, kw_only=True):
     """Appends batches of records to partitions; sent to the broker that leads them.
 
     transactional_id: Name of the transaction the records belong to; null if they are in none.
@@ -156,9 +152,9 @@ class ProduceRequest(Message):
     topic_data: Records by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 0
-    VALID_VERSIONS: ClassVar[range] = range(14)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(9, 14)
+    API_KEY = 0
+    VALID_VERSIONS = range(14)
+    FLEXIBLE_VERSIONS = range(9, 14)
 
     transactional_id: str | None = None  # string, versions 3+, nullable
     acks: int = 0  # int16, versions 0+
@@ -182,7 +178,7 @@ class ProduceRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ProduceRequest, int]:
-        self = new(ProduceRequest)
+        self = ProduceRequest()
         flexible = version >= 9
         if version >= 3:
             self.transactional_id, at = read_nullable_string(data, at, flexible, "transactional_id")
@@ -198,8 +194,7 @@ class ProduceRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BatchIndexAndErrorMessage:
+class BatchIndexAndErrorMessage(Struct, gc=False, kw_only=True):
     """Records for which the whole batch was refused; empty if the error is not about single records.
 
     batch_index: Place of the record in its batch, counted from 0.
@@ -227,7 +222,7 @@ class BatchIndexAndErrorMessage:
         flexible = version >= 9
         found: list[BatchIndexAndErrorMessage] = []
         for _ in range(count):
-            self = new(BatchIndexAndErrorMessage)
+            self = BatchIndexAndErrorMessage()
             (self.batch_index,) = _I.unpack_from(data, at)
             at += 4
             self.batch_index_error_message, at = read_nullable_string(data, at, flexible, "batch_index_error_message")
@@ -239,8 +234,7 @@ class BatchIndexAndErrorMessage:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct, gc=False, kw_only=True):
     """Set when the asked broker is not the leader, or the epoch is out of date, and it knows who leads the partition
     now.
 
@@ -262,7 +256,7 @@ class LeaderIdAndEpoch:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
-        self = new(LeaderIdAndEpoch)
+        self = LeaderIdAndEpoch()
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -272,8 +266,7 @@ class LeaderIdAndEpoch:
         return self.leader_id != -1 or self.leader_epoch != -1 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionProduceResponse:
+class PartitionProduceResponse(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     index: Number of the partition within its topic, counted from 0.
@@ -342,7 +335,7 @@ class PartitionProduceResponse:
         flexible = version >= 9
         found: list[PartitionProduceResponse] = []
         for _ in range(count):
-            self = new(PartitionProduceResponse)
+            self = PartitionProduceResponse()
             if version >= 5:
                 (
                     self.index,
@@ -406,7 +399,7 @@ class PartitionProduceResponse:
         if 5 <= version <= 7:
             rows, at = _ROWS_IHQQQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(PartitionProduceResponse)
+                self = PartitionProduceResponse()
                 self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset = row
                 self.record_errors = []
                 self.error_message = None
@@ -416,7 +409,7 @@ class PartitionProduceResponse:
         elif 2 <= version <= 4:
             rows, at = _ROWS_IHQQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(PartitionProduceResponse)
+                self = PartitionProduceResponse()
                 self.index, self.error_code, self.base_offset, self.log_append_time_ms = row
                 self.log_start_offset = -1
                 self.record_errors = []
@@ -427,7 +420,7 @@ class PartitionProduceResponse:
         elif version <= 1:
             rows, at = _ROWS_IHQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(PartitionProduceResponse)
+                self = PartitionProduceResponse()
                 self.index, self.error_code, self.base_offset = row
                 self.log_append_time_ms = -1
                 self.log_start_offset = -1
@@ -439,8 +432,7 @@ class PartitionProduceResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicProduceResponse:
+class TopicProduceResponse(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -474,7 +466,7 @@ class TopicProduceResponse:
         flexible = version >= 9
         found: list[TopicProduceResponse] = []
         for _ in range(count):
-            self = new(TopicProduceResponse)
+            self = TopicProduceResponse()
             if version >= 13:
                 self.name = ""
                 self.topic_id, at = read_uuid(data, at)
@@ -509,8 +501,7 @@ class TopicProduceResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the leaders named by the partitions above, so that the client can go there without asking for
     metadata first.
 
@@ -543,7 +534,7 @@ class NodeEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
         found: list[NodeEndpoint] = []
         for _ in range(count):
-            self = new(NodeEndpoint)
+            self = NodeEndpoint()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -555,8 +546,7 @@ class NodeEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ProduceResponse(Message):
+class ProduceResponse(Message, gc=False, kw_only=True):
     """The base offset of each batch, or the reason for its refusal. With acks 0 there is no response.
 
     responses: Results by topic.
@@ -567,9 +557,9 @@ class ProduceResponse(Message):
         asking for metadata first.
     """
 
-    API_KEY: ClassVar[int | None] = 0
-    VALID_VERSIONS: ClassVar[range] = range(14)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(9, 14)
+    API_KEY = 0
+    VALID_VERSIONS = range(14)
+    FLEXIBLE_VERSIONS = range(9, 14)
 
     responses: list[TopicProduceResponse] = field(default_factory=list)  # []TopicProduceResponse, versions 0+
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
@@ -600,7 +590,7 @@ class ProduceResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ProduceResponse, int]:
-        self = new(ProduceResponse)
+        self = ProduceResponse()
         flexible = version >= 9
         self.responses, at = read_structs(data, at, flexible, 3, "responses", TopicProduceResponse._read_each, version)
         if version >= 1:

@@ -7,13 +7,10 @@ PushTelemetryResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 from uuid import UUID
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_unknown_tags,
     read_uuid,
     read_view,
@@ -27,8 +24,7 @@ _IH = struct.Struct(">ih")
 _ITB = struct.Struct(">i?b")
 
 
-@dataclass(slots=True, kw_only=True)
-class PushTelemetryRequest(Message):
+class PushTelemetryRequest(Message, gc=False, kw_only=True):
     """A client sends its metrics to a broker, for the operators (KIP-714).
 
     client_instance_id: Id of this run of the client.
@@ -38,9 +34,9 @@ class PushTelemetryRequest(Message):
     metrics: The metrics in OTLP protobuf form, compressed.
     """
 
-    API_KEY: ClassVar[int | None] = 72
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 72
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     client_instance_id: UUID = NULL_UUID  # uuid, versions 0+
     subscription_id: int = 0  # int32, versions 0+
@@ -61,7 +57,7 @@ class PushTelemetryRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[PushTelemetryRequest, int]:
-        self = new(PushTelemetryRequest)
+        self = PushTelemetryRequest()
         self.client_instance_id, at = read_uuid(data, at)
         self.subscription_id, self.terminating, self.compression_type = _ITB.unpack_from(data, at)
         at += 6
@@ -70,8 +66,7 @@ class PushTelemetryRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PushTelemetryResponse(Message):
+class PushTelemetryResponse(Message, gc=False, kw_only=True):
     """Whether the metrics were taken.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -80,9 +75,9 @@ class PushTelemetryResponse(Message):
         89 that the push came too early.
     """
 
-    API_KEY: ClassVar[int | None] = 72
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 72
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -98,7 +93,7 @@ class PushTelemetryResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[PushTelemetryResponse, int]:
-        self = new(PushTelemetryResponse)
+        self = PushTelemetryResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -38,8 +37,7 @@ _ROWS_II_COMPACT = Rows("ii", flexible=True)
 _ROWS_QQBH_COMPACT = Rows("qqbh", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+class PartitionData(Struct, gc=False, kw_only=True):
     """Partitions to read.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -64,7 +62,7 @@ class PartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         for _ in range(count):
-            self = new(PartitionData)
+            self = PartitionData()
             self.partition, self.leader_epoch = _II.unpack_from(data, at)
             at += 8
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -76,15 +74,14 @@ class PartitionData:
         found: list[PartitionData] = []
         rows, at = _ROWS_II_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(PartitionData)
+            self = PartitionData()
             self.partition, self.leader_epoch = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReadStateData:
+class ReadStateData(Struct, gc=False, kw_only=True):
     """Partitions, by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -110,7 +107,7 @@ class ReadStateData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateData], int]:
         found: list[ReadStateData] = []
         for _ in range(count):
-            self = new(ReadStateData)
+            self = ReadStateData()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -118,17 +115,16 @@ class ReadStateData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReadShareGroupStateRequest(Message):
+class ReadShareGroupStateRequest(Message, gc=False, kw_only=True):
     """Sent by a partition's leader to a share coordinator, to read a share group's state of the partition.
 
     group_id: Id of the share group.
     topics: Partitions, by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 84
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 84
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     group_id: str = ""  # string, versions 0+
     topics: list[ReadStateData] = field(default_factory=list)  # []ReadStateData, versions 0+
@@ -145,15 +141,14 @@ class ReadShareGroupStateRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateRequest, int]:
-        self = new(ReadShareGroupStateRequest)
+        self = ReadShareGroupStateRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_structs(data, at, True, 18, "topics", ReadStateData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StateBatch:
+class StateBatch(Struct, gc=False, kw_only=True):
     """Delivery states of the records from there on; gaps are records that no member has acquired yet.
 
     first_offset: First offset of the run.
@@ -182,7 +177,7 @@ class StateBatch:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
         found: list[StateBatch] = []
         for _ in range(count):
-            self = new(StateBatch)
+            self = StateBatch()
             self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
             at += 19
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -194,15 +189,14 @@ class StateBatch:
         found: list[StateBatch] = []
         rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(StateBatch)
+            self = StateBatch()
             self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionResult:
+class PartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -238,7 +232,7 @@ class PartitionResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
         found: list[PartitionResult] = []
         for _ in range(count):
-            self = new(PartitionResult)
+            self = PartitionResult()
             self.partition, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -250,8 +244,7 @@ class PartitionResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReadStateResult:
+class ReadStateResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -277,7 +270,7 @@ class ReadStateResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateResult], int]:
         found: list[ReadStateResult] = []
         for _ in range(count):
-            self = new(ReadStateResult)
+            self = ReadStateResult()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 21, "partitions", PartitionResult._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -285,16 +278,15 @@ class ReadStateResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReadShareGroupStateResponse(Message):
+class ReadShareGroupStateResponse(Message, gc=False, kw_only=True):
     """The state of the partitions, record by record.
 
     results: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 84
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 84
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     results: list[ReadStateResult] = field(default_factory=list)  # []ReadStateResult, versions 0+
     unknown_tags: Tags = ()
@@ -309,7 +301,7 @@ class ReadShareGroupStateResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateResponse, int]:
-        self = new(ReadShareGroupStateResponse)
+        self = ReadShareGroupStateResponse()
         self.results, at = read_structs(data, at, True, 18, "results", ReadStateResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

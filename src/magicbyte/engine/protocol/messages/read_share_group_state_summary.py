@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -37,8 +36,7 @@ _IIQI = struct.Struct(">iiqi")
 _ROWS_II_COMPACT = Rows("ii", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+class PartitionData(Struct, gc=False, kw_only=True):
     """Partitions to read.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -63,7 +61,7 @@ class PartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         for _ in range(count):
-            self = new(PartitionData)
+            self = PartitionData()
             self.partition, self.leader_epoch = _II.unpack_from(data, at)
             at += 8
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -75,15 +73,14 @@ class PartitionData:
         found: list[PartitionData] = []
         rows, at = _ROWS_II_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(PartitionData)
+            self = PartitionData()
             self.partition, self.leader_epoch = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReadStateSummaryData:
+class ReadStateSummaryData(Struct, gc=False, kw_only=True):
     """Partitions, by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -109,7 +106,7 @@ class ReadStateSummaryData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateSummaryData], int]:
         found: list[ReadStateSummaryData] = []
         for _ in range(count):
-            self = new(ReadStateSummaryData)
+            self = ReadStateSummaryData()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_rows(data, at, True, 9, "partitions", PartitionData, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -117,17 +114,16 @@ class ReadStateSummaryData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReadShareGroupStateSummaryRequest(Message):
+class ReadShareGroupStateSummaryRequest(Message, gc=False, kw_only=True):
     """Asks a share coordinator only for the start offset of a share group's partitions.
 
     group_id: Id of the share group.
     topics: Partitions, by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 87
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 87
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     group_id: str = ""  # string, versions 0+
     topics: list[ReadStateSummaryData] = field(default_factory=list)  # []ReadStateSummaryData, versions 0+
@@ -144,15 +140,14 @@ class ReadShareGroupStateSummaryRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateSummaryRequest, int]:
-        self = new(ReadShareGroupStateSummaryRequest)
+        self = ReadShareGroupStateSummaryRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_structs(data, at, True, 18, "topics", ReadStateSummaryData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionResult:
+class PartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -197,7 +192,7 @@ class PartitionResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
         found: list[PartitionResult] = []
         for _ in range(count):
-            self = new(PartitionResult)
+            self = PartitionResult()
             self.partition, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -218,8 +213,7 @@ class PartitionResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReadStateSummaryResult:
+class ReadStateSummaryResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -245,7 +239,7 @@ class ReadStateSummaryResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ReadStateSummaryResult], int]:
         found: list[ReadStateSummaryResult] = []
         for _ in range(count):
-            self = new(ReadStateSummaryResult)
+            self = ReadStateSummaryResult()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 24, "partitions", PartitionResult._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -253,16 +247,15 @@ class ReadStateSummaryResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ReadShareGroupStateSummaryResponse(Message):
+class ReadShareGroupStateSummaryResponse(Message, gc=False, kw_only=True):
     """The start offsets of the partitions.
 
     results: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 87
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 87
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     results: list[ReadStateSummaryResult] = field(default_factory=list)  # []ReadStateSummaryResult, versions 0+
     unknown_tags: Tags = ()
@@ -277,7 +270,7 @@ class ReadShareGroupStateSummaryResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ReadShareGroupStateSummaryResponse, int]:
-        self = new(ReadShareGroupStateSummaryResponse)
+        self = ReadShareGroupStateSummaryResponse()
         self.results, at = read_structs(data, at, True, 18, "results", ReadStateSummaryResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

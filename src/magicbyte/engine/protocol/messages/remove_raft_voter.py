@@ -8,13 +8,10 @@ RemoveRaftVoterResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 from uuid import UUID
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_unknown_tags,
     read_uuid,
@@ -28,8 +25,7 @@ _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveRaftVoterRequest(Message):
+class RemoveRaftVoterRequest(Message, gc=False, kw_only=True):
     """Takes a controller out of the voters of the KRaft quorum.
 
     cluster_id: Id of the cluster; null skips the check.
@@ -37,9 +33,9 @@ class RemoveRaftVoterRequest(Message):
     voter_directory_id: Id of the directory in which it keeps the log.
     """
 
-    API_KEY: ClassVar[int | None] = 81
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 81
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     cluster_id: str | None = ""  # string, versions 0+, nullable
     voter_id: int = 0  # int32, versions 0+
@@ -58,7 +54,7 @@ class RemoveRaftVoterRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RemoveRaftVoterRequest, int]:
-        self = new(RemoveRaftVoterRequest)
+        self = RemoveRaftVoterRequest()
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         (self.voter_id,) = _I.unpack_from(data, at)
         at += 4
@@ -67,8 +63,7 @@ class RemoveRaftVoterRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveRaftVoterResponse(Message):
+class RemoveRaftVoterResponse(Message, gc=False, kw_only=True):
     """Whether the voter was removed.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -77,9 +72,9 @@ class RemoveRaftVoterResponse(Message):
     error_message: Error message; null without an error, or if the broker sends none.
     """
 
-    API_KEY: ClassVar[int | None] = 81
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 81
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -97,7 +92,7 @@ class RemoveRaftVoterResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RemoveRaftVoterResponse, int]:
-        self = new(RemoveRaftVoterResponse)
+        self = RemoveRaftVoterResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

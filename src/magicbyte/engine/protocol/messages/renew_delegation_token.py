@@ -8,18 +8,15 @@ RenewDelegationTokenResponse: versions 0-2, flexible 2+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_bytes, read_unknown_tags, write_bytes, write_tags
+from magicbyte.engine.protocol.fields import read_bytes, read_unknown_tags, write_bytes, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _HQI = struct.Struct(">hqi")
 _Q = struct.Struct(">q")
 
 
-@dataclass(slots=True, kw_only=True)
-class RenewDelegationTokenRequest(Message):
+class RenewDelegationTokenRequest(Message, gc=False, kw_only=True):
     """Lets a token live longer.
 
     hmac: Secret of the token.
@@ -27,9 +24,9 @@ class RenewDelegationTokenRequest(Message):
         delegation.token.expiry.time.ms.
     """
 
-    API_KEY: ClassVar[int | None] = 39
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 39
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     hmac: bytes = b""  # bytes, versions 0+
     renew_period_ms: int = 0  # int64, versions 0+
@@ -47,7 +44,7 @@ class RenewDelegationTokenRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RenewDelegationTokenRequest, int]:
-        self = new(RenewDelegationTokenRequest)
+        self = RenewDelegationTokenRequest()
         flexible = version >= 2
         self.hmac, at = read_bytes(data, at, flexible, "hmac")
         (self.renew_period_ms,) = _Q.unpack_from(data, at)
@@ -59,8 +56,7 @@ class RenewDelegationTokenRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class RenewDelegationTokenResponse(Message):
+class RenewDelegationTokenResponse(Message, gc=False, kw_only=True):
     """When the token ends now.
 
     error_code: Error that concerns the request as a whole, by its number in the protocol; 0 means none.
@@ -69,9 +65,9 @@ class RenewDelegationTokenResponse(Message):
         held this response back for that long; from version 1 on it answers at once and the client does the waiting.
     """
 
-    API_KEY: ClassVar[int | None] = 39
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 39
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     error_code: int = 0  # int16, versions 0+
     expiry_timestamp_ms: int = 0  # int64, versions 0+
@@ -89,7 +85,7 @@ class RenewDelegationTokenResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RenewDelegationTokenResponse, int]:
-        self = new(RenewDelegationTokenResponse)
+        self = RenewDelegationTokenResponse()
         self.error_code, self.expiry_timestamp_ms, self.throttle_time_ms = _HQI.unpack_from(data, at)
         at += 14
         if version >= 2:

@@ -6,23 +6,14 @@ RequestHeader: versions 0-2, flexible 2+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import (
-    new,
-    read_nullable_string,
-    read_unknown_tags,
-    write_nullable_string,
-    write_tags,
-)
+from magicbyte.engine.protocol.fields import read_nullable_string, read_unknown_tags, write_nullable_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _HHI = struct.Struct(">hhi")
 
 
-@dataclass(slots=True, kw_only=True)
-class RequestHeader(Message):
+class RequestHeader(Message, gc=False, kw_only=True):
     """Comes before the body of every request. Version 2 goes with flexible request versions, version 0 only with
     ControlledShutdown version 0.
 
@@ -33,8 +24,8 @@ class RequestHeader(Message):
         even in flexible headers.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     request_api_key: int = 0  # int16, versions 0+
     request_api_version: int = 0  # int16, versions 0+
@@ -55,7 +46,7 @@ class RequestHeader(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RequestHeader, int]:
-        self = new(RequestHeader)
+        self = RequestHeader()
         self.request_api_key, self.request_api_version, self.correlation_id = _HHI.unpack_from(data, at)
         at += 8
         if version >= 1:

@@ -6,25 +6,22 @@ ResponseHeader: versions 0-1, flexible 1+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class ResponseHeader(Message):
+class ResponseHeader(Message, gc=False, kw_only=True):
     """Comes before the body of every response. Version 1 goes with flexible response versions, except that ApiVersions
     always has version 0.
 
     correlation_id: The number from the header of the request that this answers.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     correlation_id: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
@@ -40,7 +37,7 @@ class ResponseHeader(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ResponseHeader, int]:
-        self = new(ResponseHeader)
+        self = ResponseHeader()
         (self.correlation_id,) = _I.unpack_from(data, at)
         at += 4
         if version >= 1:

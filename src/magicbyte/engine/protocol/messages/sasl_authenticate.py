@@ -8,11 +8,8 @@ SaslAuthenticateResponse: versions 0-2, flexible 2+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_bytes,
     read_nullable_string,
     read_unknown_tags,
@@ -26,16 +23,15 @@ _H = struct.Struct(">h")
 _Q = struct.Struct(">q")
 
 
-@dataclass(slots=True, kw_only=True)
-class SaslAuthenticateRequest(Message):
+class SaslAuthenticateRequest(Message, gc=False, kw_only=True):
     """Carries one SASL token to the broker, after a handshake of version 1.
 
     auth_bytes: The token, as the mechanism defines it.
     """
 
-    API_KEY: ClassVar[int | None] = 36
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 36
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     auth_bytes: bytes = b""  # bytes, versions 0+
     unknown_tags: Tags = ()
@@ -51,7 +47,7 @@ class SaslAuthenticateRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[SaslAuthenticateRequest, int]:
-        self = new(SaslAuthenticateRequest)
+        self = SaslAuthenticateRequest()
         flexible = version >= 2
         self.auth_bytes, at = read_bytes(data, at, flexible, "auth_bytes")
         if version >= 2:
@@ -61,8 +57,7 @@ class SaslAuthenticateRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class SaslAuthenticateResponse(Message):
+class SaslAuthenticateResponse(Message, gc=False, kw_only=True):
     """Carries the broker's SASL token back.
 
     error_code: Error; 0 means that this step went well. 58 says that authentication failed, after which the broker
@@ -73,9 +68,9 @@ class SaslAuthenticateResponse(Message):
         never.
     """
 
-    API_KEY: ClassVar[int | None] = 36
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 3)
+    API_KEY = 36
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(2, 3)
 
     error_code: int = 0  # int16, versions 0+
     error_message: str | None = ""  # string, versions 0+, nullable
@@ -98,7 +93,7 @@ class SaslAuthenticateResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[SaslAuthenticateResponse, int]:
-        self = new(SaslAuthenticateResponse)
+        self = SaslAuthenticateResponse()
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

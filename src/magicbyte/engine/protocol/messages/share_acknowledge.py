@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_numbers,
     read_string,
@@ -41,8 +40,7 @@ _ROWS_QQ_B_COMPACT = Rows("qq[b", flexible=True)
 _SHAPES_QQ_B_COMPACT = Shapes("qq[b", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class AcknowledgementBatch:
+class AcknowledgementBatch(Struct, gc=False, kw_only=True):
     """Acknowledgements of runs of records.
 
     first_offset: First offset of the run.
@@ -77,7 +75,7 @@ class AcknowledgementBatch:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
         found: list[AcknowledgementBatch] = []
         for _ in range(count):
-            self = new(AcknowledgementBatch)
+            self = AcknowledgementBatch()
             self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
             at += 16
             self.acknowledge_types, at = read_numbers(data, at, True, "b", "acknowledge_types")
@@ -90,15 +88,14 @@ class AcknowledgementBatch:
         found: list[AcknowledgementBatch] = []
         rows, at = _ROWS_QQ_B_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(AcknowledgementBatch)
+            self = AcknowledgementBatch()
             (self.first_offset, self.last_offset), self.acknowledge_types = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AcknowledgePartition:
+class AcknowledgePartition(Struct, gc=False, kw_only=True):
     """Records, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -125,7 +122,7 @@ class AcknowledgePartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgePartition], int]:
         found: list[AcknowledgePartition] = []
         for _ in range(count):
-            self = new(AcknowledgePartition)
+            self = AcknowledgePartition()
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
             self.acknowledgement_batches, at = read_rows(
@@ -142,8 +139,7 @@ class AcknowledgePartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class AcknowledgeTopic:
+class AcknowledgeTopic(Struct, gc=False, kw_only=True):
     """Records, by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -169,7 +165,7 @@ class AcknowledgeTopic:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgeTopic], int]:
         found: list[AcknowledgeTopic] = []
         for _ in range(count):
-            self = new(AcknowledgeTopic)
+            self = AcknowledgeTopic()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(
                 data,
@@ -185,8 +181,7 @@ class AcknowledgeTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareAcknowledgeRequest(Message):
+class ShareAcknowledgeRequest(Message, gc=False, kw_only=True):
     """A member of a share group acknowledges records it got, without fetching more.
 
     group_id: Share group of the member.
@@ -196,9 +191,9 @@ class ShareAcknowledgeRequest(Message):
     topics: Records, by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 79
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 79
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     group_id: str | None = None  # string, versions 0+, nullable
     member_id: str | None = ""  # string, versions 0+, nullable
@@ -225,7 +220,7 @@ class ShareAcknowledgeRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareAcknowledgeRequest, int]:
-        self = new(ShareAcknowledgeRequest)
+        self = ShareAcknowledgeRequest()
         self.group_id, at = read_nullable_string(data, at, True, "group_id")
         self.member_id, at = read_nullable_string(data, at, True, "member_id")
         if version >= 2:
@@ -240,8 +235,7 @@ class ShareAcknowledgeRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct, gc=False, kw_only=True):
     """The present leader of the partition, if the asked broker is not.
 
     leader_id: Broker id of the present leader; -1 if it is not known.
@@ -262,7 +256,7 @@ class LeaderIdAndEpoch:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
-        self = new(LeaderIdAndEpoch)
+        self = LeaderIdAndEpoch()
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -272,8 +266,7 @@ class LeaderIdAndEpoch:
         return self.leader_id != 0 or self.leader_epoch != 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+class PartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -304,7 +297,7 @@ class PartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         for _ in range(count):
-            self = new(PartitionData)
+            self = PartitionData()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -314,8 +307,7 @@ class PartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareAcknowledgeTopicResponse:
+class ShareAcknowledgeTopicResponse(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -346,7 +338,7 @@ class ShareAcknowledgeTopicResponse:
     ) -> tuple[list[ShareAcknowledgeTopicResponse], int]:
         found: list[ShareAcknowledgeTopicResponse] = []
         for _ in range(count):
-            self = new(ShareAcknowledgeTopicResponse)
+            self = ShareAcknowledgeTopicResponse()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 17, "partitions", PartitionData._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -354,8 +346,7 @@ class ShareAcknowledgeTopicResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the leaders named by the partitions above, so that the client can go there without asking for
     metadata first.
 
@@ -388,7 +379,7 @@ class NodeEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
         found: list[NodeEndpoint] = []
         for _ in range(count):
-            self = new(NodeEndpoint)
+            self = NodeEndpoint()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -400,8 +391,7 @@ class NodeEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareAcknowledgeResponse(Message):
+class ShareAcknowledgeResponse(Message, gc=False, kw_only=True):
     """Results of the acknowledgements.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -414,9 +404,9 @@ class ShareAcknowledgeResponse(Message):
         asking for metadata first.
     """
 
-    API_KEY: ClassVar[int | None] = 79
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 79
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     throttle_time_ms: int = 0  # int32, versions 0+, ignorable
     error_code: int = 0  # int16, versions 0+, ignorable
@@ -442,7 +432,7 @@ class ShareAcknowledgeResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareAcknowledgeResponse, int]:
-        self = new(ShareAcknowledgeResponse)
+        self = ShareAcknowledgeResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_nullable_view,
     read_numbers,
@@ -50,8 +49,7 @@ _ROWS_QQ_B_COMPACT = Rows("qq[b", flexible=True)
 _SHAPES_QQ_B_COMPACT = Shapes("qq[b", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class AcknowledgementBatch:
+class AcknowledgementBatch(Struct, gc=False, kw_only=True):
     """Acknowledgements of runs of records that the member acquired before.
 
     first_offset: First offset of the run.
@@ -86,7 +84,7 @@ class AcknowledgementBatch:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcknowledgementBatch], int]:
         found: list[AcknowledgementBatch] = []
         for _ in range(count):
-            self = new(AcknowledgementBatch)
+            self = AcknowledgementBatch()
             self.first_offset, self.last_offset = _QQ.unpack_from(data, at)
             at += 16
             self.acknowledge_types, at = read_numbers(data, at, True, "b", "acknowledge_types")
@@ -99,15 +97,14 @@ class AcknowledgementBatch:
         found: list[AcknowledgementBatch] = []
         rows, at = _ROWS_QQ_B_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(AcknowledgementBatch)
+            self = AcknowledgementBatch()
             (self.first_offset, self.last_offset), self.acknowledge_types = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchPartition:
+class FetchPartition(Struct, gc=False, kw_only=True):
     """Partitions to read from.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -141,7 +138,7 @@ class FetchPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchPartition], int]:
         found: list[FetchPartition] = []
         for _ in range(count):
-            self = new(FetchPartition)
+            self = FetchPartition()
             if version >= 1:
                 (self.partition_index,) = _I.unpack_from(data, at)
                 at += 4
@@ -163,8 +160,7 @@ class FetchPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class FetchTopic:
+class FetchTopic(Struct, gc=False, kw_only=True):
     """Topics to read from; within a session only those that are new or have acknowledgements.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -190,7 +186,7 @@ class FetchTopic:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FetchTopic], int]:
         found: list[FetchTopic] = []
         for _ in range(count):
-            self = new(FetchTopic)
+            self = FetchTopic()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 6, "partitions", FetchPartition._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -198,8 +194,7 @@ class FetchTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ForgottenTopic:
+class ForgottenTopic(Struct, gc=False, kw_only=True):
     """Partitions to take out of the share session.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -225,7 +220,7 @@ class ForgottenTopic:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ForgottenTopic], int]:
         found: list[ForgottenTopic] = []
         for _ in range(count):
-            self = new(ForgottenTopic)
+            self = ForgottenTopic()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -233,8 +228,7 @@ class ForgottenTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareFetchRequest(Message):
+class ShareFetchRequest(Message, gc=False, kw_only=True):
     """A member of a share group gets records that no other member has, and acknowledges earlier ones.
 
     group_id: Share group of the member.
@@ -253,9 +247,9 @@ class ShareFetchRequest(Message):
     forgotten_topics_data: Partitions to take out of the share session.
     """
 
-    API_KEY: ClassVar[int | None] = 78
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 78
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     group_id: str | None = None  # string, versions 0+, nullable
     member_id: str | None = ""  # string, versions 0+, nullable
@@ -312,7 +306,7 @@ class ShareFetchRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareFetchRequest, int]:
-        self = new(ShareFetchRequest)
+        self = ShareFetchRequest()
         self.group_id, at = read_nullable_string(data, at, True, "group_id")
         self.member_id, at = read_nullable_string(data, at, True, "member_id")
         if version >= 2:
@@ -360,8 +354,7 @@ class ShareFetchRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+class LeaderIdAndEpoch(Struct, gc=False, kw_only=True):
     """The present leader of the partition, if the asked broker is not.
 
     leader_id: Broker id of the present leader; -1 if it is not known.
@@ -382,7 +375,7 @@ class LeaderIdAndEpoch:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[LeaderIdAndEpoch, int]:
-        self = new(LeaderIdAndEpoch)
+        self = LeaderIdAndEpoch()
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -392,8 +385,7 @@ class LeaderIdAndEpoch:
         return self.leader_id != 0 or self.leader_epoch != 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class AcquiredRecords:
+class AcquiredRecords(Struct, gc=False, kw_only=True):
     """Runs of records that are in the member's hands now, until its lock on them ends.
 
     first_offset: First offset of the run.
@@ -420,7 +412,7 @@ class AcquiredRecords:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[AcquiredRecords], int]:
         found: list[AcquiredRecords] = []
         for _ in range(count):
-            self = new(AcquiredRecords)
+            self = AcquiredRecords()
             self.first_offset, self.last_offset, self.delivery_count = _QQH.unpack_from(data, at)
             at += 18
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -432,15 +424,14 @@ class AcquiredRecords:
         found: list[AcquiredRecords] = []
         rows, at = _ROWS_QQH_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(AcquiredRecords)
+            self = AcquiredRecords()
             self.first_offset, self.last_offset, self.delivery_count = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+class PartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -487,7 +478,7 @@ class PartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         for _ in range(count):
-            self = new(PartitionData)
+            self = PartitionData()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -505,8 +496,7 @@ class PartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareFetchableTopicResponse:
+class ShareFetchableTopicResponse(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -537,7 +527,7 @@ class ShareFetchableTopicResponse:
     ) -> tuple[list[ShareFetchableTopicResponse], int]:
         found: list[ShareFetchableTopicResponse] = []
         for _ in range(count):
-            self = new(ShareFetchableTopicResponse)
+            self = ShareFetchableTopicResponse()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 22, "partitions", PartitionData._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -545,8 +535,7 @@ class ShareFetchableTopicResponse:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the leaders named by the partitions above, so that the client can go there without asking for
     metadata first.
 
@@ -579,7 +568,7 @@ class NodeEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
         found: list[NodeEndpoint] = []
         for _ in range(count):
-            self = new(NodeEndpoint)
+            self = NodeEndpoint()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -591,8 +580,7 @@ class NodeEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareFetchResponse(Message):
+class ShareFetchResponse(Message, gc=False, kw_only=True):
     """Records for one member of a share group, and which of its acknowledgements were taken.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -605,9 +593,9 @@ class ShareFetchResponse(Message):
         asking for metadata first.
     """
 
-    API_KEY: ClassVar[int | None] = 78
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 78
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -635,7 +623,7 @@ class ShareFetchResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareFetchResponse, int]:
-        self = new(ShareFetchResponse)
+        self = ShareFetchResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_array,
     read_nullable_string,
     read_nullable_struct,
@@ -40,8 +39,7 @@ _IH = struct.Struct(">ih")
 _II = struct.Struct(">ii")
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupHeartbeatRequest(Message):
+class ShareGroupHeartbeatRequest(Message, gc=False, kw_only=True):
     """Joins, stays in or leaves a share group. Fields left at their defaults did not change.
 
     group_id: Share group of the member.
@@ -51,9 +49,9 @@ class ShareGroupHeartbeatRequest(Message):
     subscribed_topic_names: Names of the topics subscribed to; null as before.
     """
 
-    API_KEY: ClassVar[int | None] = 76
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 76
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     group_id: str = ""  # string, versions 0+
     member_id: str = ""  # string, versions 0+
@@ -76,7 +74,7 @@ class ShareGroupHeartbeatRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupHeartbeatRequest, int]:
-        self = new(ShareGroupHeartbeatRequest)
+        self = ShareGroupHeartbeatRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.member_id, at = read_string(data, at, True, "member_id")
         (self.member_epoch,) = _I.unpack_from(data, at)
@@ -96,8 +94,7 @@ class ShareGroupHeartbeatRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+class TopicPartitions(Struct, gc=False, kw_only=True):
     """Partitions of one topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -123,7 +120,7 @@ class TopicPartitions:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
         found: list[TopicPartitions] = []
         for _ in range(count):
-            self = new(TopicPartitions)
+            self = TopicPartitions()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -131,8 +128,7 @@ class TopicPartitions:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Assignment:
+class Assignment(Struct, gc=False, kw_only=True):
     """Partitions that the member is to read; null as before.
 
     topic_partitions: The partitions, by topic.
@@ -151,7 +147,7 @@ class Assignment:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
-        self = new(Assignment)
+        self = Assignment()
         self.topic_partitions, at = read_structs(
             data,
             at,
@@ -165,8 +161,7 @@ class Assignment:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupHeartbeatResponse(Message):
+class ShareGroupHeartbeatResponse(Message, gc=False, kw_only=True):
     """The member's new assignment.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -179,9 +174,9 @@ class ShareGroupHeartbeatResponse(Message):
     assignment: Partitions that the member is to read; null as before.
     """
 
-    API_KEY: ClassVar[int | None] = 76
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 76
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -206,7 +201,7 @@ class ShareGroupHeartbeatResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupHeartbeatResponse, int]:
-        self = new(ShareGroupHeartbeatResponse)
+        self = ShareGroupHeartbeatResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -6,24 +6,21 @@ SnapshotFooterRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _H = struct.Struct(">h")
 
 
-@dataclass(slots=True, kw_only=True)
-class SnapshotFooterRecord(Message):
+class SnapshotFooterRecord(Message, gc=False, kw_only=True):
     """Control record that ends a snapshot; a snapshot without it is not whole.
 
     version: Version of this record's form.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     version: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
@@ -38,7 +35,7 @@ class SnapshotFooterRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[SnapshotFooterRecord, int]:
-        self = new(SnapshotFooterRecord)
+        self = SnapshotFooterRecord()
         (self.version,) = _H.unpack_from(data, at)
         at += 2
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -6,17 +6,14 @@ SnapshotHeaderRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _HQ = struct.Struct(">hq")
 
 
-@dataclass(slots=True, kw_only=True)
-class SnapshotHeaderRecord(Message):
+class SnapshotHeaderRecord(Message, gc=False, kw_only=True):
     """Control record that begins a snapshot.
 
     version: Version of this record's form.
@@ -24,8 +21,8 @@ class SnapshotHeaderRecord(Message):
         1970.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     version: int = 0  # int16, versions 0+
     last_contained_log_timestamp: int = 0  # int64, versions 0+
@@ -41,7 +38,7 @@ class SnapshotHeaderRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[SnapshotHeaderRecord, int]:
-        self = new(SnapshotHeaderRecord)
+        self = SnapshotHeaderRecord()
         self.version, self.last_contained_log_timestamp = _HQ.unpack_from(data, at)
         at += 10
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -36,8 +35,7 @@ _ITIQ = struct.Struct(">i?iq")
 _ROWS_IIT_COMPACT = Rows("ii?", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class StopReplicaPartitionV0:
+class StopReplicaPartitionV0(Struct, gc=False, kw_only=True):
     """Replicas to stop, with the topic's name in each entry.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -58,7 +56,7 @@ class StopReplicaPartitionV0:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaPartitionV0], int]:
         found: list[StopReplicaPartitionV0] = []
         for _ in range(count):
-            self = new(StopReplicaPartitionV0)
+            self = StopReplicaPartitionV0()
             self.topic_name, at = read_string(data, at, False, "topic_name")
             (self.partition_index,) = _I.unpack_from(data, at)
             at += 4
@@ -66,8 +64,7 @@ class StopReplicaPartitionV0:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StopReplicaTopicV1:
+class StopReplicaTopicV1(Struct, gc=False, kw_only=True):
     """Replicas to stop, by topic.
 
     name: Name of the topic.
@@ -95,7 +92,7 @@ class StopReplicaTopicV1:
         flexible = version >= 2
         found: list[StopReplicaTopicV1] = []
         for _ in range(count):
-            self = new(StopReplicaTopicV1)
+            self = StopReplicaTopicV1()
             self.name, at = read_string(data, at, flexible, "name")
             self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
             if version >= 2:
@@ -106,8 +103,7 @@ class StopReplicaTopicV1:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StopReplicaPartitionState:
+class StopReplicaPartitionState(Struct, gc=False, kw_only=True):
     """Replicas to stop.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -135,7 +131,7 @@ class StopReplicaPartitionState:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaPartitionState], int]:
         found: list[StopReplicaPartitionState] = []
         for _ in range(count):
-            self = new(StopReplicaPartitionState)
+            self = StopReplicaPartitionState()
             self.partition_index, self.leader_epoch, self.delete_partition = _IIT.unpack_from(data, at)
             at += 9
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -147,15 +143,14 @@ class StopReplicaPartitionState:
         found: list[StopReplicaPartitionState] = []
         rows, at = _ROWS_IIT_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(StopReplicaPartitionState)
+            self = StopReplicaPartitionState()
             self.partition_index, self.leader_epoch, self.delete_partition = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StopReplicaTopicState:
+class StopReplicaTopicState(Struct, gc=False, kw_only=True):
     """Replicas to stop, by topic, each with its own epoch and mark.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -182,7 +177,7 @@ class StopReplicaTopicState:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StopReplicaTopicState], int]:
         found: list[StopReplicaTopicState] = []
         for _ in range(count):
-            self = new(StopReplicaTopicState)
+            self = StopReplicaTopicState()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.partition_states, at = read_rows(
                 data,
@@ -198,8 +193,7 @@ class StopReplicaTopicState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StopReplicaRequest(Message):
+class StopReplicaRequest(Message, gc=False, kw_only=True):
     """Sent by the controller: stop replicas, and delete their logs if so marked. Clusters with ZooKeeper only; gone in
     Kafka 4.
 
@@ -214,9 +208,9 @@ class StopReplicaRequest(Message):
     topic_states: Replicas to stop, by topic, each with its own epoch and mark.
     """
 
-    API_KEY: ClassVar[int | None] = 5
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 5)
+    API_KEY = 5
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(2, 5)
 
     controller_id: int = 0  # int32, versions 0+
     is_kraft_controller: bool = False  # bool, versions 4+
@@ -263,7 +257,7 @@ class StopReplicaRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaRequest, int]:
-        self = new(StopReplicaRequest)
+        self = StopReplicaRequest()
         flexible = version >= 2
         if version >= 4:
             (
@@ -330,8 +324,7 @@ class StopReplicaRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StopReplicaPartitionError:
+class StopReplicaPartitionError(Struct, gc=False, kw_only=True):
     """Result for each partition.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -361,7 +354,7 @@ class StopReplicaPartitionError:
         flexible = version >= 2
         found: list[StopReplicaPartitionError] = []
         for _ in range(count):
-            self = new(StopReplicaPartitionError)
+            self = StopReplicaPartitionError()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
@@ -373,8 +366,7 @@ class StopReplicaPartitionError:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StopReplicaResponse(Message):
+class StopReplicaResponse(Message, gc=False, kw_only=True):
     """Which replicas were stopped.
 
     error_code: Error of the whole request; 0 means none. 11 says that the controller is out of date, 77 that the
@@ -382,9 +374,9 @@ class StopReplicaResponse(Message):
     partition_errors: Result for each partition.
     """
 
-    API_KEY: ClassVar[int | None] = 5
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2, 5)
+    API_KEY = 5
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(2, 5)
 
     error_code: int = 0  # int16, versions 0+
     # []StopReplicaPartitionError, versions 0+
@@ -403,7 +395,7 @@ class StopReplicaResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StopReplicaResponse, int]:
-        self = new(StopReplicaResponse)
+        self = StopReplicaResponse()
         flexible = version >= 2
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_nullable_string,
     read_nullable_struct,
@@ -41,8 +40,7 @@ _T = struct.Struct(">?")
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupDescribeRequest(Message):
+class StreamsGroupDescribeRequest(Message, gc=False, kw_only=True):
     """Asks for the state and the members of groups of Kafka Streams applications (KIP-1071); sent to their coordinator.
 
     group_ids: Groups to describe, by their group.id.
@@ -50,9 +48,9 @@ class StreamsGroupDescribeRequest(Message):
         group.
     """
 
-    API_KEY: ClassVar[int | None] = 89
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 89
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     group_ids: list[str] = field(default_factory=list)  # []string, versions 0+
     include_authorized_operations: bool = False  # bool, versions 0+
@@ -69,7 +67,7 @@ class StreamsGroupDescribeRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupDescribeRequest, int]:
-        self = new(StreamsGroupDescribeRequest)
+        self = StreamsGroupDescribeRequest()
         self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
         (self.include_authorized_operations,) = _T.unpack_from(data, at)
         at += 1
@@ -77,8 +75,7 @@ class StreamsGroupDescribeRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class KeyValue:
+class KeyValue(Struct, gc=False, kw_only=True):
     """A name with a value.
 
     key: Name of the setting or tag.
@@ -104,7 +101,7 @@ class KeyValue:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
         found: list[KeyValue] = []
         for _ in range(count):
-            self = new(KeyValue)
+            self = KeyValue()
             self.key, at = read_string(data, at, True, "key")
             self.value, at = read_string(data, at, True, "value")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -112,8 +109,7 @@ class KeyValue:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicInfo:
+class TopicInfo(Struct, gc=False, kw_only=True):
     """Requirements of an internal topic.
 
     name: Name of the topic.
@@ -144,7 +140,7 @@ class TopicInfo:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
         found: list[TopicInfo] = []
         for _ in range(count):
-            self = new(TopicInfo)
+            self = TopicInfo()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, self.replication_factor = _IH.unpack_from(data, at)
             at += 6
@@ -154,8 +150,7 @@ class TopicInfo:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Subtopology:
+class Subtopology(Struct, gc=False, kw_only=True):
     """Parts of the application that exchange data through topics only; null if the topology is not valid for the
     present topics.
 
@@ -191,7 +186,7 @@ class Subtopology:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
         found: list[Subtopology] = []
         for _ in range(count):
-            self = new(Subtopology)
+            self = Subtopology()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
             self.repartition_sink_topics, at = read_array(
@@ -227,8 +222,7 @@ class Subtopology:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Topology:
+class Topology(Struct, gc=False, kw_only=True):
     """Topology of the application; null if no member has sent it yet.
 
     epoch: Epoch of the topology, set by the application.
@@ -251,7 +245,7 @@ class Topology:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Topology, int]:
-        self = new(Topology)
+        self = Topology()
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
         self.subtopologies, at = read_nullable_structs(
@@ -267,8 +261,7 @@ class Topology:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, gc=False, kw_only=True):
     """An address.
 
     host: Host name or IP address.
@@ -290,7 +283,7 @@ class Endpoint:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Endpoint, int]:
-        self = new(Endpoint)
+        self = Endpoint()
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
@@ -298,8 +291,7 @@ class Endpoint:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TaskOffset:
+class TaskOffset(Struct, gc=False, kw_only=True):
     """A place in the state of one task.
 
     subtopology_id: Part of the application.
@@ -327,7 +319,7 @@ class TaskOffset:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskOffset], int]:
         found: list[TaskOffset] = []
         for _ in range(count):
-            self = new(TaskOffset)
+            self = TaskOffset()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.partition, self.offset = _IQ.unpack_from(data, at)
             at += 12
@@ -336,8 +328,7 @@ class TaskOffset:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TaskIds:
+class TaskIds(Struct, gc=False, kw_only=True):
     """Tasks of one part of the application.
 
     subtopology_id: Part of the application.
@@ -363,7 +354,7 @@ class TaskIds:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
         found: list[TaskIds] = []
         for _ in range(count):
-            self = new(TaskIds)
+            self = TaskIds()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -371,8 +362,7 @@ class TaskIds:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Assignment:
+class Assignment(Struct, gc=False, kw_only=True):
     """A set of tasks.
 
     active_tasks: Tasks that do the work.
@@ -397,7 +387,7 @@ class Assignment:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Assignment, int]:
-        self = new(Assignment)
+        self = Assignment()
         self.active_tasks, at = read_structs(data, at, True, 3, "active_tasks", TaskIds._read_each, version)
         self.standby_tasks, at = read_structs(data, at, True, 3, "standby_tasks", TaskIds._read_each, version)
         self.warmup_tasks, at = read_structs(data, at, True, 3, "warmup_tasks", TaskIds._read_each, version)
@@ -413,8 +403,7 @@ class Assignment:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class Member:
+class Member(Struct, gc=False, kw_only=True):
     """Members of the group.
 
     member_id: Id of the member, the same for as long as it runs.
@@ -479,7 +468,7 @@ class Member:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Member], int]:
         found: list[Member] = []
         for _ in range(count):
-            self = new(Member)
+            self = Member()
             self.member_id, at = read_string(data, at, True, "member_id")
             (self.member_epoch,) = _I.unpack_from(data, at)
             at += 4
@@ -511,8 +500,7 @@ class Member:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class DescribedGroup:
+class DescribedGroup(Struct, gc=False, kw_only=True):
     """One entry per group.
 
     error_code: Error of this group; 0 means none. 69 says that there is no such group, or that it is none of this
@@ -560,7 +548,7 @@ class DescribedGroup:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[DescribedGroup], int]:
         found: list[DescribedGroup] = []
         for _ in range(count):
-            self = new(DescribedGroup)
+            self = DescribedGroup()
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -577,8 +565,7 @@ class DescribedGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupDescribeResponse(Message):
+class StreamsGroupDescribeResponse(Message, gc=False, kw_only=True):
     """State, topology, members and tasks of each group.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -586,9 +573,9 @@ class StreamsGroupDescribeResponse(Message):
     groups: One entry per group.
     """
 
-    API_KEY: ClassVar[int | None] = 89
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 89
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     groups: list[DescribedGroup] = field(default_factory=list)  # []DescribedGroup, versions 0+
@@ -605,7 +592,7 @@ class StreamsGroupDescribeResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupDescribeResponse, int]:
-        self = new(StreamsGroupDescribeResponse)
+        self = StreamsGroupDescribeResponse()
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4
         self.groups, at = read_structs(data, at, True, 20, "groups", DescribedGroup._read_each, version)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_nullable_string,
     read_nullable_struct,
@@ -44,8 +43,7 @@ _T = struct.Struct(">?")
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class KeyValue:
+class KeyValue(Struct, gc=False, kw_only=True):
     """A name with a value.
 
     key: Name of the setting or tag.
@@ -71,7 +69,7 @@ class KeyValue:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
         found: list[KeyValue] = []
         for _ in range(count):
-            self = new(KeyValue)
+            self = KeyValue()
             self.key, at = read_string(data, at, True, "key")
             self.value, at = read_string(data, at, True, "value")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -79,8 +77,7 @@ class KeyValue:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicInfo:
+class TopicInfo(Struct, gc=False, kw_only=True):
     """Requirements of an internal topic.
 
     name: Name of the topic.
@@ -111,7 +108,7 @@ class TopicInfo:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
         found: list[TopicInfo] = []
         for _ in range(count):
-            self = new(TopicInfo)
+            self = TopicInfo()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, self.replication_factor = _IH.unpack_from(data, at)
             at += 6
@@ -121,8 +118,7 @@ class TopicInfo:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CopartitionGroup:
+class CopartitionGroup(Struct, gc=False, kw_only=True):
     """Topics that have to have equally many partitions.
 
     source_topics: Places of such topics in the list of source topics, counted from 0.
@@ -158,7 +154,7 @@ class CopartitionGroup:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CopartitionGroup], int]:
         found: list[CopartitionGroup] = []
         for _ in range(count):
-            self = new(CopartitionGroup)
+            self = CopartitionGroup()
             self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
             self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
             self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
@@ -167,8 +163,7 @@ class CopartitionGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Subtopology:
+class Subtopology(Struct, gc=False, kw_only=True):
     """Parts of the application that exchange data through topics only.
 
     subtopology_id: Name of the part.
@@ -209,7 +204,7 @@ class Subtopology:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
         found: list[Subtopology] = []
         for _ in range(count):
-            self = new(Subtopology)
+            self = Subtopology()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
             self.source_topic_regex, at = read_array(
@@ -264,8 +259,7 @@ class Subtopology:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Topology:
+class Topology(Struct, gc=False, kw_only=True):
     """Topology of the application; sent when joining, otherwise null.
 
     epoch: Epoch of the topology, by which the coordinator notices a new release of the application.
@@ -287,7 +281,7 @@ class Topology:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Topology, int]:
-        self = new(Topology)
+        self = Topology()
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
         self.subtopologies, at = read_structs(data, at, True, 8, "subtopologies", Subtopology._read_each, version)
@@ -295,8 +289,7 @@ class Topology:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatRequestTaskIds:
+class StreamsGroupHeartbeatRequestTaskIds(Struct, gc=False, kw_only=True):
     """Tasks of one part of the application.
 
     subtopology_id: Part of the application.
@@ -327,7 +320,7 @@ class StreamsGroupHeartbeatRequestTaskIds:
     ) -> tuple[list[StreamsGroupHeartbeatRequestTaskIds], int]:
         found: list[StreamsGroupHeartbeatRequestTaskIds] = []
         for _ in range(count):
-            self = new(StreamsGroupHeartbeatRequestTaskIds)
+            self = StreamsGroupHeartbeatRequestTaskIds()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -335,8 +328,7 @@ class StreamsGroupHeartbeatRequestTaskIds:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatRequestEndpoint:
+class StreamsGroupHeartbeatRequestEndpoint(Struct, gc=False, kw_only=True):
     """An address.
 
     host: Host name or IP address.
@@ -358,7 +350,7 @@ class StreamsGroupHeartbeatRequestEndpoint:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequestEndpoint, int]:
-        self = new(StreamsGroupHeartbeatRequestEndpoint)
+        self = StreamsGroupHeartbeatRequestEndpoint()
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
@@ -366,8 +358,7 @@ class StreamsGroupHeartbeatRequestEndpoint:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TaskOffset:
+class TaskOffset(Struct, gc=False, kw_only=True):
     """A place in the state of one task.
 
     subtopology_id: Part of the application.
@@ -395,7 +386,7 @@ class TaskOffset:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskOffset], int]:
         found: list[TaskOffset] = []
         for _ in range(count):
-            self = new(TaskOffset)
+            self = TaskOffset()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.partition, self.offset = _IQ.unpack_from(data, at)
             at += 12
@@ -404,8 +395,7 @@ class TaskOffset:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatRequest(Message):
+class StreamsGroupHeartbeatRequest(Message, gc=False, kw_only=True):
     """The one request of a Kafka Streams member (KIP-1071): joins with its topology, stays in, confirms tasks, leaves.
     Fields left at their defaults did not change.
 
@@ -431,9 +421,9 @@ class StreamsGroupHeartbeatRequest(Message):
     shutdown_application: True asks all members of the group to stop.
     """
 
-    API_KEY: ClassVar[int | None] = 88
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 88
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     group_id: str = ""  # string, versions 0+
     member_id: str = ""  # string, versions 0+
@@ -479,7 +469,7 @@ class StreamsGroupHeartbeatRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatRequest, int]:
-        self = new(StreamsGroupHeartbeatRequest)
+        self = StreamsGroupHeartbeatRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.member_id, at = read_string(data, at, True, "member_id")
         self.member_epoch, self.endpoint_information_epoch = _II.unpack_from(data, at)
@@ -549,8 +539,7 @@ class StreamsGroupHeartbeatRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Status:
+class Status(Struct, gc=False, kw_only=True):
     """One hindrance.
 
     status_code: 0 old topology, 1 source topics missing, 2 topics wrongly partitioned, 3 internal topics missing, 4
@@ -577,7 +566,7 @@ class Status:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Status], int]:
         found: list[Status] = []
         for _ in range(count):
-            self = new(Status)
+            self = Status()
             (self.status_code,) = _B.unpack_from(data, at)
             at += 1
             self.status_detail, at = read_string(data, at, True, "status_detail")
@@ -586,8 +575,7 @@ class Status:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatResponseTaskIds:
+class StreamsGroupHeartbeatResponseTaskIds(Struct, gc=False, kw_only=True):
     """Tasks of one part of the application.
 
     subtopology_id: Part of the application.
@@ -618,7 +606,7 @@ class StreamsGroupHeartbeatResponseTaskIds:
     ) -> tuple[list[StreamsGroupHeartbeatResponseTaskIds], int]:
         found: list[StreamsGroupHeartbeatResponseTaskIds] = []
         for _ in range(count):
-            self = new(StreamsGroupHeartbeatResponseTaskIds)
+            self = StreamsGroupHeartbeatResponseTaskIds()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -626,8 +614,7 @@ class StreamsGroupHeartbeatResponseTaskIds:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatResponseEndpoint:
+class StreamsGroupHeartbeatResponseEndpoint(Struct, gc=False, kw_only=True):
     """An address.
 
     host: Host name or IP address.
@@ -649,7 +636,7 @@ class StreamsGroupHeartbeatResponseEndpoint:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponseEndpoint, int]:
-        self = new(StreamsGroupHeartbeatResponseEndpoint)
+        self = StreamsGroupHeartbeatResponseEndpoint()
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
@@ -660,8 +647,7 @@ class StreamsGroupHeartbeatResponseEndpoint:
         return self.host != "" or self.port != 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartition:
+class TopicPartition(Struct, gc=False, kw_only=True):
     """Partitions of one topic.
 
     topic: Name of the topic, unique in the cluster.
@@ -687,7 +673,7 @@ class TopicPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
         found: list[TopicPartition] = []
         for _ in range(count):
-            self = new(TopicPartition)
+            self = TopicPartition()
             self.topic, at = read_string(data, at, True, "topic")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -695,8 +681,7 @@ class TopicPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class EndpointToPartitions:
+class EndpointToPartitions(Struct, gc=False, kw_only=True):
     """Endpoints of members with their partitions, for queries; null as before.
 
     user_endpoint: Address of the member.
@@ -726,7 +711,7 @@ class EndpointToPartitions:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EndpointToPartitions], int]:
         found: list[EndpointToPartitions] = []
         for _ in range(count):
-            self = new(EndpointToPartitions)
+            self = EndpointToPartitions()
             self.user_endpoint, at = StreamsGroupHeartbeatResponseEndpoint._read(data, at, version)
             self.active_partitions, at = read_structs(
                 data,
@@ -751,8 +736,7 @@ class EndpointToPartitions:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatResponse(Message):
+class StreamsGroupHeartbeatResponse(Message, gc=False, kw_only=True):
     """What the Kafka Streams member has to do next.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -773,9 +757,9 @@ class StreamsGroupHeartbeatResponse(Message):
     partitions_by_user_endpoint: Endpoints of members with their partitions, for queries; null as before.
     """
 
-    API_KEY: ClassVar[int | None] = 88
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 88
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -818,7 +802,7 @@ class StreamsGroupHeartbeatResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupHeartbeatResponse, int]:
-        self = new(StreamsGroupHeartbeatResponse)
+        self = StreamsGroupHeartbeatResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

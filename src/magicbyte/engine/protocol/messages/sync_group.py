@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_bytes,
     read_nullable_string,
     read_string,
@@ -32,8 +31,7 @@ _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class SyncGroupRequestAssignment:
+class SyncGroupRequestAssignment(Struct, gc=False, kw_only=True):
     """Assignment of every member, from the leader; empty from the others.
 
     member_id: Member that the assignment is for.
@@ -61,7 +59,7 @@ class SyncGroupRequestAssignment:
         flexible = version >= 4
         found: list[SyncGroupRequestAssignment] = []
         for _ in range(count):
-            self = new(SyncGroupRequestAssignment)
+            self = SyncGroupRequestAssignment()
             self.member_id, at = read_string(data, at, flexible, "member_id")
             self.assignment, at = read_bytes(data, at, flexible, "assignment")
             if version >= 4:
@@ -72,8 +70,7 @@ class SyncGroupRequestAssignment:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class SyncGroupRequest(Message):
+class SyncGroupRequest(Message, gc=False, kw_only=True):
     """Ends a rebalance: the leader sends the assignments of all members, and each member waits for its own.
 
     group_id: Group of the member.
@@ -87,9 +84,9 @@ class SyncGroupRequest(Message):
     assignments: Assignment of every member, from the leader; empty from the others.
     """
 
-    API_KEY: ClassVar[int | None] = 14
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 6)
+    API_KEY = 14
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(4, 6)
 
     group_id: str = ""  # string, versions 0+
     generation_id: int = 0  # int32, versions 0+
@@ -122,7 +119,7 @@ class SyncGroupRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[SyncGroupRequest, int]:
-        self = new(SyncGroupRequest)
+        self = SyncGroupRequest()
         flexible = version >= 4
         self.group_id, at = read_string(data, at, flexible, "group_id")
         (self.generation_id,) = _I.unpack_from(data, at)
@@ -154,8 +151,7 @@ class SyncGroupRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class SyncGroupResponse(Message):
+class SyncGroupResponse(Message, gc=False, kw_only=True):
     """The member's own share of the work.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 1 the broker
@@ -167,9 +163,9 @@ class SyncGroupResponse(Message):
         version in front.
     """
 
-    API_KEY: ClassVar[int | None] = 14
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 6)
+    API_KEY = 14
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(4, 6)
 
     throttle_time_ms: int = 0  # int32, versions 1+, ignorable
     error_code: int = 0  # int16, versions 0+
@@ -196,7 +192,7 @@ class SyncGroupResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[SyncGroupResponse, int]:
-        self = new(SyncGroupResponse)
+        self = SyncGroupResponse()
         flexible = version >= 4
         if version >= 1:
             self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)

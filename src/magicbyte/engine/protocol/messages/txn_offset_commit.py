@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -37,8 +36,7 @@ _ROWS_IH_CLASSIC = Rows("ih", flexible=False)
 _ROWS_IH_COMPACT = Rows("ih", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitRequestPartition:
+class TxnOffsetCommitRequestPartition(Struct, gc=False, kw_only=True):
     """Offsets by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -79,7 +77,7 @@ class TxnOffsetCommitRequestPartition:
         flexible = version >= 3
         found: list[TxnOffsetCommitRequestPartition] = []
         for _ in range(count):
-            self = new(TxnOffsetCommitRequestPartition)
+            self = TxnOffsetCommitRequestPartition()
             if version >= 2:
                 self.partition_index, self.committed_offset, self.committed_leader_epoch = _IQI.unpack_from(data, at)
                 at += 16
@@ -96,8 +94,7 @@ class TxnOffsetCommitRequestPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitRequestTopic:
+class TxnOffsetCommitRequestTopic(Struct, gc=False, kw_only=True):
     """Offsets by topic.
 
     name: Name of the topic.
@@ -131,7 +128,7 @@ class TxnOffsetCommitRequestTopic:
         flexible = version >= 3
         found: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(count):
-            self = new(TxnOffsetCommitRequestTopic)
+            self = TxnOffsetCommitRequestTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_structs(
                 data,
@@ -150,8 +147,7 @@ class TxnOffsetCommitRequestTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitRequest(Message):
+class TxnOffsetCommitRequest(Message, gc=False, kw_only=True):
     """Commits a group's offsets as part of a transaction: they count once it commits, and vanish if it aborts. Sent to
     the group's coordinator.
 
@@ -166,9 +162,9 @@ class TxnOffsetCommitRequest(Message):
     topics: Offsets by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 28
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 6)
+    API_KEY = 28
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     transactional_id: str = ""  # string, versions 0+
     group_id: str = ""  # string, versions 0+
@@ -207,7 +203,7 @@ class TxnOffsetCommitRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitRequest, int]:
-        self = new(TxnOffsetCommitRequest)
+        self = TxnOffsetCommitRequest()
         flexible = version >= 3
         self.transactional_id, at = read_string(data, at, flexible, "transactional_id")
         self.group_id, at = read_string(data, at, flexible, "group_id")
@@ -230,8 +226,7 @@ class TxnOffsetCommitRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitResponsePartition:
+class TxnOffsetCommitResponsePartition(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -262,7 +257,7 @@ class TxnOffsetCommitResponsePartition:
     ) -> tuple[list[TxnOffsetCommitResponsePartition], int]:
         found: list[TxnOffsetCommitResponsePartition] = []
         for _ in range(count):
-            self = new(TxnOffsetCommitResponsePartition)
+            self = TxnOffsetCommitResponsePartition()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             if version >= 3:
@@ -283,22 +278,21 @@ class TxnOffsetCommitResponsePartition:
         if version >= 3:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(TxnOffsetCommitResponsePartition)
+                self = TxnOffsetCommitResponsePartition()
                 self.partition_index, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(TxnOffsetCommitResponsePartition)
+                self = TxnOffsetCommitResponsePartition()
                 self.partition_index, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitResponseTopic:
+class TxnOffsetCommitResponseTopic(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -332,7 +326,7 @@ class TxnOffsetCommitResponseTopic:
         flexible = version >= 3
         found: list[TxnOffsetCommitResponseTopic] = []
         for _ in range(count):
-            self = new(TxnOffsetCommitResponseTopic)
+            self = TxnOffsetCommitResponseTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_rows(
                 data,
@@ -351,8 +345,7 @@ class TxnOffsetCommitResponseTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitResponse(Message):
+class TxnOffsetCommitResponse(Message, gc=False, kw_only=True):
     """Which offsets wait for the end of the transaction now.
 
     throttle_time_ms: Milliseconds the client has to wait because it is over its quota, or 0. In version 0 the broker
@@ -360,9 +353,9 @@ class TxnOffsetCommitResponse(Message):
     topics: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 28
-    VALID_VERSIONS: ClassVar[range] = range(6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3, 6)
+    API_KEY = 28
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     # []TxnOffsetCommitResponseTopic, versions 0+
@@ -381,7 +374,7 @@ class TxnOffsetCommitResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[TxnOffsetCommitResponse, int]:
-        self = new(TxnOffsetCommitResponse)
+        self = TxnOffsetCommitResponse()
         flexible = version >= 3
         (self.throttle_time_ms,) = _I.unpack_from(data, at)
         at += 4

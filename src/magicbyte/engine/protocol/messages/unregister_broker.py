@@ -8,32 +8,23 @@ UnregisterBrokerResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import (
-    new,
-    read_nullable_string,
-    read_unknown_tags,
-    write_nullable_string,
-    write_tags,
-)
+from magicbyte.engine.protocol.fields import read_nullable_string, read_unknown_tags, write_nullable_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class UnregisterBrokerRequest(Message):
+class UnregisterBrokerRequest(Message, gc=False, kw_only=True):
     """Makes the controller forget a broker that will not come back. KRaft only.
 
     broker_id: Broker to forget.
     """
 
-    API_KEY: ClassVar[int | None] = 64
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 64
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     broker_id: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
@@ -48,15 +39,14 @@ class UnregisterBrokerRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UnregisterBrokerRequest, int]:
-        self = new(UnregisterBrokerRequest)
+        self = UnregisterBrokerRequest()
         (self.broker_id,) = _I.unpack_from(data, at)
         at += 4
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UnregisterBrokerResponse(Message):
+class UnregisterBrokerResponse(Message, gc=False, kw_only=True):
     """Whether the broker is forgotten.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -65,9 +55,9 @@ class UnregisterBrokerResponse(Message):
     error_message: Error message; null without an error, or if the broker sends none.
     """
 
-    API_KEY: ClassVar[int | None] = 64
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 64
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -85,7 +75,7 @@ class UnregisterBrokerResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UnregisterBrokerResponse, int]:
-        self = new(UnregisterBrokerResponse)
+        self = UnregisterBrokerResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

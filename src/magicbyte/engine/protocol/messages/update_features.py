@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -33,8 +32,7 @@ _IH = struct.Struct(">ih")
 _T = struct.Struct(">?")
 
 
-@dataclass(slots=True, kw_only=True)
-class FeatureUpdateKey:
+class FeatureUpdateKey(Struct, gc=False, kw_only=True):
     """Features to change.
 
     feature: Name of the feature.
@@ -71,7 +69,7 @@ class FeatureUpdateKey:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[FeatureUpdateKey], int]:
         found: list[FeatureUpdateKey] = []
         for _ in range(count):
-            self = new(FeatureUpdateKey)
+            self = FeatureUpdateKey()
             self.feature, at = read_string(data, at, True, "feature")
             if version >= 1:
                 self.max_version_level, self.upgrade_type = _HB.unpack_from(data, at)
@@ -86,8 +84,7 @@ class FeatureUpdateKey:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateFeaturesRequest(Message):
+class UpdateFeaturesRequest(Message, gc=False, kw_only=True):
     """Changes the levels of cluster features, such as metadata.version.
 
     timeout_ms: Milliseconds to wait for the change.
@@ -95,9 +92,9 @@ class UpdateFeaturesRequest(Message):
     validate_only: True only checks whether the change would be accepted.
     """
 
-    API_KEY: ClassVar[int | None] = 57
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 57
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     timeout_ms: int = 60000  # int32, versions 0+
     feature_updates: list[FeatureUpdateKey] = field(default_factory=list)  # []FeatureUpdateKey, versions 0+
@@ -119,7 +116,7 @@ class UpdateFeaturesRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UpdateFeaturesRequest, int]:
-        self = new(UpdateFeaturesRequest)
+        self = UpdateFeaturesRequest()
         (self.timeout_ms,) = _I.unpack_from(data, at)
         at += 4
         self.feature_updates, at = read_structs(
@@ -140,8 +137,7 @@ class UpdateFeaturesRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdatableFeatureResult:
+class UpdatableFeatureResult(Struct, gc=False, kw_only=True):
     """One result for each feature; from version 2 on they succeed or fail together, and only the top-level error is
     left.
 
@@ -171,7 +167,7 @@ class UpdatableFeatureResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[UpdatableFeatureResult], int]:
         found: list[UpdatableFeatureResult] = []
         for _ in range(count):
-            self = new(UpdatableFeatureResult)
+            self = UpdatableFeatureResult()
             self.feature, at = read_string(data, at, True, "feature")
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
@@ -181,8 +177,7 @@ class UpdatableFeatureResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateFeaturesResponse(Message):
+class UpdateFeaturesResponse(Message, gc=False, kw_only=True):
     """Result of the changes.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -193,9 +188,9 @@ class UpdateFeaturesResponse(Message):
         error is left.
     """
 
-    API_KEY: ClassVar[int | None] = 57
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 57
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -217,7 +212,7 @@ class UpdateFeaturesResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UpdateFeaturesResponse, int]:
-        self = new(UpdateFeaturesResponse)
+        self = UpdateFeaturesResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

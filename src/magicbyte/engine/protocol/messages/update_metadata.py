@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_numbers,
     read_string,
@@ -47,8 +46,7 @@ _SHAPES_IIII_II_I_I_CLASSIC = Shapes("iiii[ii[i[i", flexible=False)
 _SHAPES_IIII_II_I_I_COMPACT = Shapes("iiii[ii[i[i", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateMetadataPartitionState:
+class UpdateMetadataPartitionState(Struct, gc=False, kw_only=True):
     """State of one partition.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -139,7 +137,7 @@ class UpdateMetadataPartitionState:
         flexible = version >= 6
         found: list[UpdateMetadataPartitionState] = []
         for _ in range(count):
-            self = new(UpdateMetadataPartitionState)
+            self = UpdateMetadataPartitionState()
             if version >= 5:
                 self.topic_name = ""
             else:
@@ -188,7 +186,7 @@ class UpdateMetadataPartitionState:
         if version >= 6:
             rows, at = _ROWS_IIII_II_I_I_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(UpdateMetadataPartitionState)
+                self = UpdateMetadataPartitionState()
                 (
                     (self.partition_index, self.controller_epoch, self.leader, self.leader_epoch, self.zk_version),
                     self.isr,
@@ -201,7 +199,7 @@ class UpdateMetadataPartitionState:
         elif version >= 5:
             rows, at = _ROWS_IIII_II_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(UpdateMetadataPartitionState)
+                self = UpdateMetadataPartitionState()
                 (
                     (self.partition_index, self.controller_epoch, self.leader, self.leader_epoch, self.zk_version),
                     self.isr,
@@ -214,8 +212,7 @@ class UpdateMetadataPartitionState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateMetadataTopicState:
+class UpdateMetadataTopicState(Struct, gc=False, kw_only=True):
     """State of the partitions, by topic.
 
     topic_name: Topic by its name, which is unique in the cluster.
@@ -248,7 +245,7 @@ class UpdateMetadataTopicState:
         flexible = version >= 6
         found: list[UpdateMetadataTopicState] = []
         for _ in range(count):
-            self = new(UpdateMetadataTopicState)
+            self = UpdateMetadataTopicState()
             self.topic_name, at = read_string(data, at, flexible, "topic_name")
             if version >= 7:
                 self.topic_id, at = read_uuid(data, at)
@@ -271,8 +268,7 @@ class UpdateMetadataTopicState:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateMetadataEndpoint:
+class UpdateMetadataEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the broker, one for each listener.
 
     port: TCP port of this listener.
@@ -307,7 +303,7 @@ class UpdateMetadataEndpoint:
         flexible = version >= 6
         found: list[UpdateMetadataEndpoint] = []
         for _ in range(count):
-            self = new(UpdateMetadataEndpoint)
+            self = UpdateMetadataEndpoint()
             (self.port,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, flexible, "host")
@@ -325,8 +321,7 @@ class UpdateMetadataEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateMetadataBroker:
+class UpdateMetadataBroker(Struct, gc=False, kw_only=True):
     """All brokers that are alive; replaces what the broker knew before.
 
     id: Broker id.
@@ -367,7 +362,7 @@ class UpdateMetadataBroker:
         flexible = version >= 6
         found: list[UpdateMetadataBroker] = []
         for _ in range(count):
-            self = new(UpdateMetadataBroker)
+            self = UpdateMetadataBroker()
             (self.id,) = _I.unpack_from(data, at)
             at += 4
             if version >= 1:
@@ -399,8 +394,7 @@ class UpdateMetadataBroker:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateMetadataRequest(Message):
+class UpdateMetadataRequest(Message, gc=False, kw_only=True):
     """Sent by the controller: the brokers that are alive and the state of partitions, from which brokers answer
     Metadata. Clusters with ZooKeeper only; gone in Kafka 4.
 
@@ -415,9 +409,9 @@ class UpdateMetadataRequest(Message):
     live_brokers: All brokers that are alive; replaces what the broker knew before.
     """
 
-    API_KEY: ClassVar[int | None] = 6
-    VALID_VERSIONS: ClassVar[range] = range(9)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(6, 9)
+    API_KEY = 6
+    VALID_VERSIONS = range(9)
+    FLEXIBLE_VERSIONS = range(6, 9)
 
     controller_id: int = 0  # int32, versions 0+
     is_kraft_controller: bool = False  # bool, versions 8+
@@ -477,7 +471,7 @@ class UpdateMetadataRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataRequest, int]:
-        self = new(UpdateMetadataRequest)
+        self = UpdateMetadataRequest()
         flexible = version >= 6
         if version >= 8:
             self.controller_id, self.is_kraft_controller = _IT.unpack_from(data, at)
@@ -547,17 +541,16 @@ class UpdateMetadataRequest(Message):
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateMetadataResponse(Message):
+class UpdateMetadataResponse(Message, gc=False, kw_only=True):
     """Whether the broker took over the new picture.
 
     error_code: Error; 0 means none. 11 says that the controller is out of date, 77 that the broker has restarted
         since.
     """
 
-    API_KEY: ClassVar[int | None] = 6
-    VALID_VERSIONS: ClassVar[range] = range(9)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(6, 9)
+    API_KEY = 6
+    VALID_VERSIONS = range(9)
+    FLEXIBLE_VERSIONS = range(6, 9)
 
     error_code: int = 0  # int16, versions 0+
     unknown_tags: Tags = ()
@@ -573,7 +566,7 @@ class UpdateMetadataResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UpdateMetadataResponse, int]:
-        self = new(UpdateMetadataResponse)
+        self = UpdateMetadataResponse()
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         if version >= 6:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -39,8 +38,7 @@ _II = struct.Struct(">ii")
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class Listener:
+class Listener(Struct, gc=False, kw_only=True):
     """Addresses at which the other voters reach it.
 
     name: Name of the listener, such as CONTROLLER.
@@ -69,7 +67,7 @@ class Listener:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Listener], int]:
         found: list[Listener] = []
         for _ in range(count):
-            self = new(Listener)
+            self = Listener()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             (self.port,) = _UH.unpack_from(data, at)
@@ -79,8 +77,7 @@ class Listener:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class KRaftVersionFeature:
+class KRaftVersionFeature(Struct, gc=False, kw_only=True):
     """Levels of the feature kraft.version that it can run.
 
     min_supported_version: Lowest level.
@@ -101,7 +98,7 @@ class KRaftVersionFeature:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[KRaftVersionFeature, int]:
-        self = new(KRaftVersionFeature)
+        self = KRaftVersionFeature()
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
         at += 4
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -111,8 +108,7 @@ class KRaftVersionFeature:
         return self.min_supported_version != 0 or self.max_supported_version != 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateRaftVoterRequest(Message):
+class UpdateRaftVoterRequest(Message, gc=False, kw_only=True):
     """Sent by a voter of the KRaft quorum to the leader: its addresses or its abilities changed.
 
     cluster_id: Id of the cluster; null skips the check.
@@ -123,9 +119,9 @@ class UpdateRaftVoterRequest(Message):
     kraft_version_feature: Levels of the feature kraft.version that it can run.
     """
 
-    API_KEY: ClassVar[int | None] = 82
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 82
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     cluster_id: str | None = ""  # string, versions 0+, nullable
     current_leader_epoch: int = 0  # int32, versions 0+
@@ -150,7 +146,7 @@ class UpdateRaftVoterRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UpdateRaftVoterRequest, int]:
-        self = new(UpdateRaftVoterRequest)
+        self = UpdateRaftVoterRequest()
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         self.current_leader_epoch, self.voter_id = _II.unpack_from(data, at)
         at += 8
@@ -161,8 +157,7 @@ class UpdateRaftVoterRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CurrentLeader:
+class CurrentLeader(Struct, gc=False, kw_only=True):
     """The present leader, if another broker was asked.
 
     leader_id: Node id of the leader; -1 if it is not known.
@@ -189,7 +184,7 @@ class CurrentLeader:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[CurrentLeader, int]:
-        self = new(CurrentLeader)
+        self = CurrentLeader()
         self.leader_id, self.leader_epoch = _II.unpack_from(data, at)
         at += 8
         self.host, at = read_string(data, at, True, "host")
@@ -208,8 +203,7 @@ class CurrentLeader:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class UpdateRaftVoterResponse(Message):
+class UpdateRaftVoterResponse(Message, gc=False, kw_only=True):
     """Whether the leader took over the change.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -218,9 +212,9 @@ class UpdateRaftVoterResponse(Message):
     current_leader: The present leader, if another broker was asked.
     """
 
-    API_KEY: ClassVar[int | None] = 82
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 82
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -238,7 +232,7 @@ class UpdateRaftVoterResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UpdateRaftVoterResponse, int]:
-        self = new(UpdateRaftVoterResponse)
+        self = UpdateRaftVoterResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.current_leader = CurrentLeader()

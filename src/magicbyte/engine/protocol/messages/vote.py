@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -44,8 +43,7 @@ _ROWS_IIIIQ_COMPACT = Rows("iiiiq", flexible=True)
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteRequestPartitionData:
+class VoteRequestPartitionData(Struct, gc=False, kw_only=True):
     """Quorums, by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -92,7 +90,7 @@ class VoteRequestPartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteRequestPartitionData], int]:
         found: list[VoteRequestPartitionData] = []
         for _ in range(count):
-            self = new(VoteRequestPartitionData)
+            self = VoteRequestPartitionData()
             self.partition_index, self.candidate_epoch, self.candidate_id = _III.unpack_from(data, at)
             at += 12
             if version >= 1:
@@ -118,7 +116,7 @@ class VoteRequestPartitionData:
         if version <= 0:
             rows, at = _ROWS_IIIIQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(VoteRequestPartitionData)
+                self = VoteRequestPartitionData()
                 (
                     self.partition_index,
                     self.candidate_epoch,
@@ -134,8 +132,7 @@ class VoteRequestPartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteRequestTopicData:
+class VoteRequestTopicData(Struct, gc=False, kw_only=True):
     """Quorums, by topic; the cluster has one, __cluster_metadata.
 
     topic_name: Name of the log, __cluster_metadata.
@@ -161,7 +158,7 @@ class VoteRequestTopicData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteRequestTopicData], int]:
         found: list[VoteRequestTopicData] = []
         for _ in range(count):
-            self = new(VoteRequestTopicData)
+            self = VoteRequestTopicData()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             if version >= 1:
                 self.partitions, at = read_structs(
@@ -180,8 +177,7 @@ class VoteRequestTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteRequest(Message):
+class VoteRequest(Message, gc=False, kw_only=True):
     """Sent by a candidate of a KRaft quorum to the other voters: elect me.
 
     cluster_id: Id of the cluster; null skips the check.
@@ -189,9 +185,9 @@ class VoteRequest(Message):
     topics: Quorums, by topic; the cluster has one, __cluster_metadata.
     """
 
-    API_KEY: ClassVar[int | None] = 52
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 52
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     cluster_id: str | None = None  # string, versions 0+, nullable
     voter_id: int = -1  # int32, versions 1+, ignorable
@@ -211,7 +207,7 @@ class VoteRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[VoteRequest, int]:
-        self = new(VoteRequest)
+        self = VoteRequest()
         self.cluster_id, at = read_nullable_string(data, at, True, "cluster_id")
         if version >= 1:
             (self.voter_id,) = _I.unpack_from(data, at)
@@ -223,8 +219,7 @@ class VoteRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteResponsePartitionData:
+class VoteResponsePartitionData(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -261,7 +256,7 @@ class VoteResponsePartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteResponsePartitionData], int]:
         found: list[VoteResponsePartitionData] = []
         for _ in range(count):
-            self = new(VoteResponsePartitionData)
+            self = VoteResponsePartitionData()
             (
                 self.partition_index,
                 self.error_code,
@@ -279,15 +274,14 @@ class VoteResponsePartitionData:
         found: list[VoteResponsePartitionData] = []
         rows, at = _ROWS_IHIIT_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(VoteResponsePartitionData)
+            self = VoteResponsePartitionData()
             self.partition_index, self.error_code, self.leader_id, self.leader_epoch, self.vote_granted = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteResponseTopicData:
+class VoteResponseTopicData(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_name: Name of the log, __cluster_metadata.
@@ -313,7 +307,7 @@ class VoteResponseTopicData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[VoteResponseTopicData], int]:
         found: list[VoteResponseTopicData] = []
         for _ in range(count):
-            self = new(VoteResponseTopicData)
+            self = VoteResponseTopicData()
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.partitions, at = read_rows(data, at, True, 16, "partitions", VoteResponsePartitionData, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -321,8 +315,7 @@ class VoteResponseTopicData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+class NodeEndpoint(Struct, gc=False, kw_only=True):
     """Addresses of the leader named above.
 
     node_id: Node id of the leader.
@@ -351,7 +344,7 @@ class NodeEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[NodeEndpoint], int]:
         found: list[NodeEndpoint] = []
         for _ in range(count):
-            self = new(NodeEndpoint)
+            self = NodeEndpoint()
             (self.node_id,) = _I.unpack_from(data, at)
             at += 4
             self.host, at = read_string(data, at, True, "host")
@@ -362,8 +355,7 @@ class NodeEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class VoteResponse(Message):
+class VoteResponse(Message, gc=False, kw_only=True):
     """Whether the voter gives its vote.
 
     error_code: Error of the whole request; 0 means none. 104 says that the cluster is another one.
@@ -371,9 +363,9 @@ class VoteResponse(Message):
     node_endpoints: Addresses of the leader named above.
     """
 
-    API_KEY: ClassVar[int | None] = 52
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 52
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     error_code: int = 0  # int16, versions 0+
     topics: list[VoteResponseTopicData] = field(default_factory=list)  # []TopicData, versions 0+
@@ -400,7 +392,7 @@ class VoteResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[VoteResponse, int]:
-        self = new(VoteResponse)
+        self = VoteResponse()
         (self.error_code,) = _H.unpack_from(data, at)
         at += 2
         self.topics, at = read_structs(data, at, True, 3, "topics", VoteResponseTopicData._read_each, version)

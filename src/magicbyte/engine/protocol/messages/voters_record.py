@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -31,8 +30,7 @@ _I = struct.Struct(">i")
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, gc=False, kw_only=True):
     """Its addresses.
 
     name: Name of the listener, such as CONTROLLER.
@@ -61,7 +59,7 @@ class Endpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Endpoint], int]:
         found: list[Endpoint] = []
         for _ in range(count):
-            self = new(Endpoint)
+            self = Endpoint()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             (self.port,) = _UH.unpack_from(data, at)
@@ -71,8 +69,7 @@ class Endpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class KRaftVersionFeature:
+class KRaftVersionFeature(Struct, gc=False, kw_only=True):
     """Levels of the feature kraft.version that it can run.
 
     min_supported_version: Lowest level.
@@ -93,7 +90,7 @@ class KRaftVersionFeature:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[KRaftVersionFeature, int]:
-        self = new(KRaftVersionFeature)
+        self = KRaftVersionFeature()
         self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
         at += 4
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -103,8 +100,7 @@ class KRaftVersionFeature:
         return self.min_supported_version != 0 or self.max_supported_version != 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class Voter:
+class Voter(Struct, gc=False, kw_only=True):
     """All voters.
 
     voter_id: Node id of the voter.
@@ -137,7 +133,7 @@ class Voter:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Voter], int]:
         found: list[Voter] = []
         for _ in range(count):
-            self = new(Voter)
+            self = Voter()
             (self.voter_id,) = _I.unpack_from(data, at)
             at += 4
             self.voter_directory_id, at = read_uuid(data, at)
@@ -148,16 +144,15 @@ class Voter:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class VotersRecord(Message):
+class VotersRecord(Message, gc=False, kw_only=True):
     """Control record in the metadata log: who the voters of the quorum are.
 
     version: Version of this record's form.
     voters: All voters.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     version: int = 0  # int16, versions 0+
     voters: list[Voter] = field(default_factory=list)  # []Voter, versions 0+
@@ -174,7 +169,7 @@ class VotersRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[VotersRecord, int]:
-        self = new(VotersRecord)
+        self = VotersRecord()
         (self.version,) = _H.unpack_from(data, at)
         at += 2
         self.voters, at = read_structs(data, at, True, 27, "voters", Voter._read_each, version)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -37,8 +36,7 @@ _QQBH = struct.Struct(">qqbh")
 _ROWS_QQBH_COMPACT = Rows("qqbh", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class StateBatch:
+class StateBatch(Struct, gc=False, kw_only=True):
     """Delivery states of runs of records since the last write.
 
     first_offset: First offset of the run.
@@ -67,7 +65,7 @@ class StateBatch:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
         found: list[StateBatch] = []
         for _ in range(count):
-            self = new(StateBatch)
+            self = StateBatch()
             self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
             at += 19
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -79,15 +77,14 @@ class StateBatch:
         found: list[StateBatch] = []
         rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(StateBatch)
+            self = StateBatch()
             self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionData:
+class PartitionData(Struct, gc=False, kw_only=True):
     """Partitions to write.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -130,7 +127,7 @@ class PartitionData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionData], int]:
         found: list[PartitionData] = []
         for _ in range(count):
-            self = new(PartitionData)
+            self = PartitionData()
             if version >= 1:
                 (
                     self.partition,
@@ -150,8 +147,7 @@ class PartitionData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WriteStateData:
+class WriteStateData(Struct, gc=False, kw_only=True):
     """Partitions, by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -177,7 +173,7 @@ class WriteStateData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WriteStateData], int]:
         found: list[WriteStateData] = []
         for _ in range(count):
-            self = new(WriteStateData)
+            self = WriteStateData()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 22, "partitions", PartitionData._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -185,17 +181,16 @@ class WriteStateData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WriteShareGroupStateRequest(Message):
+class WriteShareGroupStateRequest(Message, gc=False, kw_only=True):
     """Sent by a partition's leader to a share coordinator: store a share group's state of the partition.
 
     group_id: Id of the share group.
     topics: Partitions, by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 85
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 85
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     group_id: str = ""  # string, versions 0+
     topics: list[WriteStateData] = field(default_factory=list)  # []WriteStateData, versions 0+
@@ -212,15 +207,14 @@ class WriteShareGroupStateRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[WriteShareGroupStateRequest, int]:
-        self = new(WriteShareGroupStateRequest)
+        self = WriteShareGroupStateRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.topics, at = read_structs(data, at, True, 18, "topics", WriteStateData._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionResult:
+class PartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -248,7 +242,7 @@ class PartitionResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionResult], int]:
         found: list[PartitionResult] = []
         for _ in range(count):
-            self = new(PartitionResult)
+            self = PartitionResult()
             self.partition, self.error_code = _IH.unpack_from(data, at)
             at += 6
             self.error_message, at = read_nullable_string(data, at, True, "error_message")
@@ -257,8 +251,7 @@ class PartitionResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WriteStateResult:
+class WriteStateResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -284,7 +277,7 @@ class WriteStateResult:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[WriteStateResult], int]:
         found: list[WriteStateResult] = []
         for _ in range(count):
-            self = new(WriteStateResult)
+            self = WriteStateResult()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_structs(data, at, True, 8, "partitions", PartitionResult._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -292,16 +285,15 @@ class WriteStateResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WriteShareGroupStateResponse(Message):
+class WriteShareGroupStateResponse(Message, gc=False, kw_only=True):
     """Which partitions' state is kept.
 
     results: Results by topic.
     """
 
-    API_KEY: ClassVar[int | None] = 85
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(2)
+    API_KEY = 85
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     results: list[WriteStateResult] = field(default_factory=list)  # []WriteStateResult, versions 0+
     unknown_tags: Tags = ()
@@ -316,7 +308,7 @@ class WriteShareGroupStateResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[WriteShareGroupStateResponse, int]:
-        self = new(WriteShareGroupStateResponse)
+        self = WriteShareGroupStateResponse()
         self.results, at = read_structs(data, at, True, 18, "results", WriteStateResult._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

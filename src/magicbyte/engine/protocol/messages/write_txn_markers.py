@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -35,8 +34,7 @@ _ROWS_IH_CLASSIC = Rows("ih", flexible=False)
 _ROWS_IH_COMPACT = Rows("ih", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerTopic:
+class WritableTxnMarkerTopic(Struct, gc=False, kw_only=True):
     """Partitions that get the marker, by topic.
 
     name: Name of the topic.
@@ -64,7 +62,7 @@ class WritableTxnMarkerTopic:
         flexible = version >= 1
         found: list[WritableTxnMarkerTopic] = []
         for _ in range(count):
-            self = new(WritableTxnMarkerTopic)
+            self = WritableTxnMarkerTopic()
             self.name, at = read_string(data, at, flexible, "name")
             self.partition_indexes, at = read_numbers(data, at, flexible, "i", "partition_indexes")
             if version >= 1:
@@ -75,8 +73,7 @@ class WritableTxnMarkerTopic:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarker:
+class WritableTxnMarker(Struct, gc=False, kw_only=True):
     """Markers to write.
 
     producer_id: Producer whose transaction ends.
@@ -118,7 +115,7 @@ class WritableTxnMarker:
         flexible = version >= 1
         found: list[WritableTxnMarker] = []
         for _ in range(count):
-            self = new(WritableTxnMarker)
+            self = WritableTxnMarker()
             self.producer_id, self.producer_epoch, self.transaction_result = _QHT.unpack_from(data, at)
             at += 11
             self.topics, at = read_structs(data, at, flexible, 3, "topics", WritableTxnMarkerTopic._read_each, version)
@@ -137,17 +134,16 @@ class WritableTxnMarker:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WriteTxnMarkersRequest(Message):
+class WriteTxnMarkersRequest(Message, gc=False, kw_only=True):
     """Sent by a transaction coordinator to the leaders of all partitions of a transaction: write the marker that ends
     it.
 
     markers: Markers to write.
     """
 
-    API_KEY: ClassVar[int | None] = 27
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 3)
+    API_KEY = 27
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(1, 3)
 
     markers: list[WritableTxnMarker] = field(default_factory=list)  # []WritableTxnMarker, versions 0+
     unknown_tags: Tags = ()
@@ -163,7 +159,7 @@ class WriteTxnMarkersRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[WriteTxnMarkersRequest, int]:
-        self = new(WriteTxnMarkersRequest)
+        self = WriteTxnMarkersRequest()
         flexible = version >= 1
         self.markers, at = read_structs(data, at, flexible, 17, "markers", WritableTxnMarker._read_each, version)
         if version >= 1:
@@ -173,8 +169,7 @@ class WriteTxnMarkersRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerPartitionResult:
+class WritableTxnMarkerPartitionResult(Struct, gc=False, kw_only=True):
     """Results by partition.
 
     partition_index: Number of the partition within its topic, counted from 0.
@@ -205,7 +200,7 @@ class WritableTxnMarkerPartitionResult:
     ) -> tuple[list[WritableTxnMarkerPartitionResult], int]:
         found: list[WritableTxnMarkerPartitionResult] = []
         for _ in range(count):
-            self = new(WritableTxnMarkerPartitionResult)
+            self = WritableTxnMarkerPartitionResult()
             self.partition_index, self.error_code = _IH.unpack_from(data, at)
             at += 6
             if version >= 1:
@@ -226,22 +221,21 @@ class WritableTxnMarkerPartitionResult:
         if version >= 1:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = new(WritableTxnMarkerPartitionResult)
+                self = WritableTxnMarkerPartitionResult()
                 self.partition_index, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         else:
             rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = new(WritableTxnMarkerPartitionResult)
+                self = WritableTxnMarkerPartitionResult()
                 self.partition_index, self.error_code = row
                 self.unknown_tags = ()
                 found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerTopicResult:
+class WritableTxnMarkerTopicResult(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
@@ -275,7 +269,7 @@ class WritableTxnMarkerTopicResult:
         flexible = version >= 1
         found: list[WritableTxnMarkerTopicResult] = []
         for _ in range(count):
-            self = new(WritableTxnMarkerTopicResult)
+            self = WritableTxnMarkerTopicResult()
             self.name, at = read_string(data, at, flexible, "name")
             self.partitions, at = read_rows(
                 data,
@@ -294,8 +288,7 @@ class WritableTxnMarkerTopicResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerResult:
+class WritableTxnMarkerResult(Struct, gc=False, kw_only=True):
     """Results by marker.
 
     producer_id: Producer whose transaction ends.
@@ -324,7 +317,7 @@ class WritableTxnMarkerResult:
         flexible = version >= 1
         found: list[WritableTxnMarkerResult] = []
         for _ in range(count):
-            self = new(WritableTxnMarkerResult)
+            self = WritableTxnMarkerResult()
             (self.producer_id,) = _Q.unpack_from(data, at)
             at += 8
             self.topics, at = read_structs(
@@ -344,16 +337,15 @@ class WritableTxnMarkerResult:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class WriteTxnMarkersResponse(Message):
+class WriteTxnMarkersResponse(Message, gc=False, kw_only=True):
     """Which markers were written.
 
     markers: Results by marker.
     """
 
-    API_KEY: ClassVar[int | None] = 27
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 3)
+    API_KEY = 27
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(1, 3)
 
     markers: list[WritableTxnMarkerResult] = field(default_factory=list)  # []WritableTxnMarkerResult, versions 0+
     unknown_tags: Tags = ()
@@ -369,7 +361,7 @@ class WriteTxnMarkersResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[WriteTxnMarkersResponse, int]:
-        self = new(WriteTxnMarkersResponse)
+        self = WriteTxnMarkersResponse()
         flexible = version >= 1
         self.markers, at = read_structs(data, at, flexible, 10, "markers", WritableTxnMarkerResult._read_each, version)
         if version >= 1:

@@ -5,11 +5,7 @@ AbortTransactionRecord: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_tags,
     unknown,
@@ -20,16 +16,15 @@ from magicbyte.engine.protocol.fields import (
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class AbortTransactionRecord(Message):
+class AbortTransactionRecord(Message, gc=False, kw_only=True):
     """In the metadata log: the records of the open transaction do not count.
 
     reason: Why; null: not known.
     """
 
-    API_KEY: ClassVar[int | None] = 25
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 25
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     reason: str | None = None  # string, versions 0+, nullable, tag 0
     unknown_tags: Tags = ()
@@ -44,7 +39,7 @@ class AbortTransactionRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AbortTransactionRecord, int]:
-        self = new(AbortTransactionRecord)
+        self = AbortTransactionRecord()
         self.reason = None
         if data[at]:
             tags, at = read_tags(data, at)

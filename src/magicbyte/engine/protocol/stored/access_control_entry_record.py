@@ -6,13 +6,10 @@ AccessControlEntryRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 from uuid import UUID
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_string,
     read_unknown_tags,
     read_uuid,
@@ -26,8 +23,7 @@ _B = struct.Struct(">b")
 _BB = struct.Struct(">bb")
 
 
-@dataclass(slots=True, kw_only=True)
-class AccessControlEntryRecord(Message):
+class AccessControlEntryRecord(Message, gc=False, kw_only=True):
     """In the metadata log: an ACL was added.
 
     id: Random id, by which it is removed.
@@ -40,9 +36,9 @@ class AccessControlEntryRecord(Message):
     permission_type: 2 deny, 3 allow.
     """
 
-    API_KEY: ClassVar[int | None] = 18
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 18
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     id: UUID = NULL_UUID  # uuid, versions 0+
     resource_type: int = 0  # int8, versions 0+
@@ -70,7 +66,7 @@ class AccessControlEntryRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[AccessControlEntryRecord, int]:
-        self = new(AccessControlEntryRecord)
+        self = AccessControlEntryRecord()
         self.id, at = read_uuid(data, at)
         (self.resource_type,) = _B.unpack_from(data, at)
         at += 1

@@ -5,11 +5,7 @@ BeginTransactionRecord: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_tags,
     unknown,
@@ -20,16 +16,15 @@ from magicbyte.engine.protocol.fields import (
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class BeginTransactionRecord(Message):
+class BeginTransactionRecord(Message, gc=False, kw_only=True):
     """In the metadata log: the records after it count once its transaction has ended.
 
     name: What the transaction does; null: not known.
     """
 
-    API_KEY: ClassVar[int | None] = 23
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 23
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     name: str | None = None  # string, versions 0+, nullable, tag 0
     unknown_tags: Tags = ()
@@ -44,7 +39,7 @@ class BeginTransactionRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[BeginTransactionRecord, int]:
-        self = new(BeginTransactionRecord)
+        self = BeginTransactionRecord()
         self.name = None
         if data[at]:
             tags, at = read_tags(data, at)

@@ -6,13 +6,12 @@ BrokerRegistrationChangeRecord: versions 0-3, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_array,
     read_nullable_array,
     read_tags,
@@ -29,8 +28,7 @@ _B = struct.Struct(">b")
 _IQ = struct.Struct(">iq")
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerRegistrationChangeRecord(Message):
+class BrokerRegistrationChangeRecord(Message, gc=False, kw_only=True):
     """In the metadata log: some of a broker's registration has changed; absent fields have not.
 
     broker_id: Node id of the broker.
@@ -41,9 +39,9 @@ class BrokerRegistrationChangeRecord(Message):
     cordoned_log_dirs: Ids of directories that get no new replicas; null: unchanged.
     """
 
-    API_KEY: ClassVar[int | None] = 17
-    VALID_VERSIONS: ClassVar[range] = range(4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4)
+    API_KEY = 17
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(4)
 
     broker_id: int = 0  # int32, versions 0+
     broker_epoch: int = 0  # int64, versions 0+
@@ -70,7 +68,7 @@ class BrokerRegistrationChangeRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[BrokerRegistrationChangeRecord, int]:
-        self = new(BrokerRegistrationChangeRecord)
+        self = BrokerRegistrationChangeRecord()
         self.broker_id, self.broker_epoch = _IQ.unpack_from(data, at)
         at += 12
         self.fenced = 0

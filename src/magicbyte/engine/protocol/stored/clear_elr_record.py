@@ -5,23 +5,19 @@ ClearElrRecord: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from magicbyte.engine.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_unknown_tags, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class ClearElrRecord(Message):
+class ClearElrRecord(Message, gc=False, kw_only=True):
     """In the metadata log: partitions no longer have eligible leader replicas.
 
     topic_name: Name of the topic; empty: all topics.
     """
 
-    API_KEY: ClassVar[int | None] = 28
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 28
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     topic_name: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
@@ -36,7 +32,7 @@ class ClearElrRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ClearElrRecord, int]:
-        self = new(ClearElrRecord)
+        self = ClearElrRecord()
         self.topic_name, at = read_string(data, at, True, "topic_name")
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_string,
     read_structs,
@@ -26,8 +25,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _DT = struct.Struct(">d?")
 
 
-@dataclass(slots=True, kw_only=True)
-class EntityData:
+class EntityData(Struct, gc=False, kw_only=True):
     """Whom it limits.
 
     entity_type: user, client-id or ip.
@@ -53,7 +51,7 @@ class EntityData:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[EntityData], int]:
         found: list[EntityData] = []
         for _ in range(count):
-            self = new(EntityData)
+            self = EntityData()
             self.entity_type, at = read_string(data, at, True, "entity_type")
             self.entity_name, at = read_nullable_string(data, at, True, "entity_name")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -61,8 +59,7 @@ class EntityData:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ClientQuotaRecord(Message):
+class ClientQuotaRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a quota was set or removed.
 
     entity: Whom it limits.
@@ -71,9 +68,9 @@ class ClientQuotaRecord(Message):
     remove: Whether it was removed.
     """
 
-    API_KEY: ClassVar[int | None] = 14
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 14
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     entity: list[EntityData] = field(default_factory=list)  # []EntityData, versions 0+
     key: str = ""  # string, versions 0+
@@ -93,7 +90,7 @@ class ClientQuotaRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ClientQuotaRecord, int]:
-        self = new(ClientQuotaRecord)
+        self = ClientQuotaRecord()
         self.entity, at = read_structs(data, at, True, 3, "entity", EntityData._read_each, version)
         self.key, at = read_string(data, at, True, "key")
         self.value, self.remove = _DT.unpack_from(data, at)

@@ -6,11 +6,8 @@ ConfigRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_string,
     read_unknown_tags,
@@ -23,8 +20,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _B = struct.Struct(">b")
 
 
-@dataclass(slots=True, kw_only=True)
-class ConfigRecord(Message):
+class ConfigRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a setting was made or removed.
 
     resource_type: 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.
@@ -33,9 +29,9 @@ class ConfigRecord(Message):
     value: Its value; null: the setting was removed.
     """
 
-    API_KEY: ClassVar[int | None] = 4
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 4
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     resource_type: int = 0  # int8, versions 0+
     resource_name: str = ""  # string, versions 0+
@@ -56,7 +52,7 @@ class ConfigRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConfigRecord, int]:
-        self = new(ConfigRecord)
+        self = ConfigRecord()
         (self.resource_type,) = _B.unpack_from(data, at)
         at += 1
         self.resource_name, at = read_string(data, at, True, "resource_name")

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_nullable_numbers,
     read_numbers,
     read_string,
@@ -36,16 +35,15 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _IIB = struct.Struct(">iib")
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupCurrentMemberAssignmentKey(Message):
+class ConsumerGroupCurrentMemberAssignmentKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the partitions that a member has now. It follows the int16 8, its type.
 
     group_id: Group by its group.id, as its members are configured.
     member_id: Id of the member, the same for as long as it runs.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(8, 9)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(8, 9)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 8
     member_id: str = ""  # string, versions 8
@@ -57,14 +55,13 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentKey, int]:
-        self = new(ConsumerGroupCurrentMemberAssignmentKey)
+        self = ConsumerGroupCurrentMemberAssignmentKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+class TopicPartitions(Struct, gc=False, kw_only=True):
     """Partitions of one topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -93,7 +90,7 @@ class TopicPartitions:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
         found: list[TopicPartitions] = []
         for _ in range(count):
-            self = new(TopicPartitions)
+            self = TopicPartitions()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.assignment_epochs = ()
@@ -121,8 +118,7 @@ class TopicPartitions:
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupCurrentMemberAssignmentValue(Message):
+class ConsumerGroupCurrentMemberAssignmentValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: the current partitions of a member, and its progress towards the target assignment.
 
     member_epoch: Group epoch that the member has reached.
@@ -133,8 +129,8 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     partitions_pending_revocation: Partitions that it must revoke, by topic.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     member_epoch: int = 0  # int32, versions 0+
     previous_member_epoch: int = 0  # int32, versions 0+
@@ -155,7 +151,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupCurrentMemberAssignmentValue, int]:
-        self = new(ConsumerGroupCurrentMemberAssignmentValue)
+        self = ConsumerGroupCurrentMemberAssignmentValue()
         self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
         at += 9
         self.assigned_partitions, at = read_structs(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_bytes,
     read_nullable_string,
@@ -37,8 +36,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupMemberMetadataKey(Message):
+class ConsumerGroupMemberMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a member of a group with the new consumer protocol. It follows the int16 5, its
     type.
 
@@ -46,8 +44,8 @@ class ConsumerGroupMemberMetadataKey(Message):
     member_id: Id of the member, the same for as long as it runs.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(5, 6)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(5, 6)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 5
     member_id: str = ""  # string, versions 5
@@ -59,14 +57,13 @@ class ConsumerGroupMemberMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupMemberMetadataKey, int]:
-        self = new(ConsumerGroupMemberMetadataKey)
+        self = ConsumerGroupMemberMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ClassicProtocol:
+class ClassicProtocol(Struct, gc=False, kw_only=True):
     """Ways to share out the work that it knows, in order of preference.
 
     name: Name of the way, such as range.
@@ -92,7 +89,7 @@ class ClassicProtocol:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ClassicProtocol], int]:
         found: list[ClassicProtocol] = []
         for _ in range(count):
-            self = new(ClassicProtocol)
+            self = ClassicProtocol()
             self.name, at = read_string(data, at, True, "name")
             self.metadata, at = read_bytes(data, at, True, "metadata")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -100,8 +97,7 @@ class ClassicProtocol:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ClassicMemberMetadata:
+class ClassicMemberMetadata(Struct, gc=False, kw_only=True):
     """Set for a member that still speaks the classic protocol, while the group moves to the new one.
 
     session_timeout_ms: Milliseconds without a heartbeat after which the member counts as dead.
@@ -123,7 +119,7 @@ class ClassicMemberMetadata:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ClassicMemberMetadata, int]:
-        self = new(ClassicMemberMetadata)
+        self = ClassicMemberMetadata()
         (self.session_timeout_ms,) = _I.unpack_from(data, at)
         at += 4
         self.supported_protocols, at = read_structs(
@@ -142,8 +138,7 @@ class ClassicMemberMetadata:
         return self.session_timeout_ms != 0 or len(self.supported_protocols) > 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupMemberMetadataValue(Message):
+class ConsumerGroupMemberMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: data that a member of a group with the new consumer protocol sent about itself; null
     if it has left.
 
@@ -159,8 +154,8 @@ class ConsumerGroupMemberMetadataValue(Message):
         new one.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     instance_id: str | None = ""  # string, versions 0+, nullable
     rack_id: str | None = ""  # string, versions 0+, nullable
@@ -192,7 +187,7 @@ class ConsumerGroupMemberMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupMemberMetadataValue, int]:
-        self = new(ConsumerGroupMemberMetadataValue)
+        self = ConsumerGroupMemberMetadataValue()
         self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
         self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
         self.client_id, at = read_string(data, at, True, "client_id")

@@ -8,25 +8,22 @@ ConsumerGroupMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_tags, unknown, whole, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_tags, unknown, whole, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 _Q = struct.Struct(">q")
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupMetadataKey(Message):
+class ConsumerGroupMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a group with the new consumer protocol (KIP-848). It follows the int16 3, its type.
 
     group_id: Group by its group.id, as its members are configured.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(3, 4)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(3, 4)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 3
 
@@ -36,13 +33,12 @@ class ConsumerGroupMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupMetadataKey, int]:
-        self = new(ConsumerGroupMetadataKey)
+        self = ConsumerGroupMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupMetadataValue(Message):
+class ConsumerGroupMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: epoch of a group with the new consumer protocol; null if the group was deleted.
 
     epoch: Grows whenever members or subscriptions change.
@@ -50,8 +46,8 @@ class ConsumerGroupMetadataValue(Message):
         is none.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     epoch: int = 0  # int32, versions 0+
     metadata_hash: int = 0  # int64, versions 0+, tag 0
@@ -68,7 +64,7 @@ class ConsumerGroupMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupMetadataValue, int]:
-        self = new(ConsumerGroupMetadataValue)
+        self = ConsumerGroupMetadataValue()
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
         self.metadata_hash = 0

@@ -8,11 +8,10 @@ ConsumerGroupRegularExpressionValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_string,
     read_unknown_tags,
@@ -25,8 +24,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _QQ = struct.Struct(">qq")
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupRegularExpressionKey(Message):
+class ConsumerGroupRegularExpressionKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a pattern of topic names that members of a group subscribed to. It follows the int16
     16, its type.
 
@@ -34,8 +32,8 @@ class ConsumerGroupRegularExpressionKey(Message):
     regular_expression: The pattern (RE2).
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(16, 17)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(16, 17)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 16
     regular_expression: str = ""  # string, versions 16
@@ -47,14 +45,13 @@ class ConsumerGroupRegularExpressionKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupRegularExpressionKey, int]:
-        self = new(ConsumerGroupRegularExpressionKey)
+        self = ConsumerGroupRegularExpressionKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.regular_expression, at = read_string(data, at, False, "regular_expression")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupRegularExpressionValue(Message):
+class ConsumerGroupRegularExpressionValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: topics that match a pattern; null if no member uses it.
 
     topics: Names of the topics that fit.
@@ -62,8 +59,8 @@ class ConsumerGroupRegularExpressionValue(Message):
     timestamp: When it was found out, in milliseconds since 1970.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     topics: list[str] = field(default_factory=list)  # []string, versions 0+
     version: int = 0  # int64, versions 0+
@@ -81,7 +78,7 @@ class ConsumerGroupRegularExpressionValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupRegularExpressionValue, int]:
-        self = new(ConsumerGroupRegularExpressionValue)
+        self = ConsumerGroupRegularExpressionValue()
         self.topics, at = read_array(data, at, True, 1, "topics", read_string, True, "topics")
         self.version, self.timestamp = _QQ.unpack_from(data, at)
         at += 16

@@ -8,13 +8,12 @@ ConsumerGroupTargetAssignmentMemberValue: version 0, flexible 0+.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -29,16 +28,15 @@ from magicbyte.engine.protocol.fields import (
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupTargetAssignmentMemberKey(Message):
+class ConsumerGroupTargetAssignmentMemberKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a member's share of the target assignment. It follows the int16 7, its type.
 
     group_id: Group by its group.id, as its members are configured.
     member_id: Id of the member, the same for as long as it runs.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(7, 8)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(7, 8)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 7
     member_id: str = ""  # string, versions 7
@@ -50,14 +48,13 @@ class ConsumerGroupTargetAssignmentMemberKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberKey, int]:
-        self = new(ConsumerGroupTargetAssignmentMemberKey)
+        self = ConsumerGroupTargetAssignmentMemberKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartition:
+class TopicPartition(Struct, gc=False, kw_only=True):
     """The partitions, by topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -83,7 +80,7 @@ class TopicPartition:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartition], int]:
         found: list[TopicPartition] = []
         for _ in range(count):
-            self = new(TopicPartition)
+            self = TopicPartition()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -91,15 +88,14 @@ class TopicPartition:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ConsumerGroupTargetAssignmentMemberValue(Message):
+class ConsumerGroupTargetAssignmentMemberValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: which partitions a member is going to have; null if it has left.
 
     topic_partitions: The partitions, by topic.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     topic_partitions: list[TopicPartition] = field(default_factory=list)  # []TopicPartition, versions 0+
     unknown_tags: Tags = ()
@@ -114,7 +110,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ConsumerGroupTargetAssignmentMemberValue, int]:
-        self = new(ConsumerGroupTargetAssignmentMemberValue)
+        self = ConsumerGroupTargetAssignmentMemberValue()
         self.topic_partitions, at = read_structs(
             data,
             at,

@@ -6,11 +6,10 @@ DelegationTokenRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_string,
     read_unknown_tags,
@@ -23,8 +22,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _QQQ = struct.Struct(">qqq")
 
 
-@dataclass(slots=True, kw_only=True)
-class DelegationTokenRecord(Message):
+class DelegationTokenRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a delegation token was created or renewed. Its secret is derived, not stored.
 
     owner: Principal that the token stands for.
@@ -36,9 +34,9 @@ class DelegationTokenRecord(Message):
     token_id: Names the token; its secret follows from it.
     """
 
-    API_KEY: ClassVar[int | None] = 10
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 10
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     owner: str = ""  # string, versions 0+
     requester: str = ""  # string, versions 0+
@@ -63,7 +61,7 @@ class DelegationTokenRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[DelegationTokenRecord, int]:
-        self = new(DelegationTokenRecord)
+        self = DelegationTokenRecord()
         self.owner, at = read_string(data, at, True, "owner")
         self.requester, at = read_string(data, at, True, "requester")
         self.renewers, at = read_array(data, at, True, 1, "renewers", read_string, True, "renewers")

@@ -5,20 +5,16 @@ EndTransactionRecord: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class EndTransactionRecord(Message):
+class EndTransactionRecord(Message, gc=False, kw_only=True):
     """In the metadata log: the records of the open transaction count."""
 
-    API_KEY: ClassVar[int | None] = 24
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 24
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     unknown_tags: Tags = ()
 
@@ -31,6 +27,6 @@ class EndTransactionRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[EndTransactionRecord, int]:
-        self = new(EndTransactionRecord)
+        self = EndTransactionRecord()
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -6,26 +6,23 @@ FeatureLevelRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_unknown_tags, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _H = struct.Struct(">h")
 
 
-@dataclass(slots=True, kw_only=True)
-class FeatureLevelRecord(Message):
+class FeatureLevelRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a feature of the cluster has a level.
 
     name: Name of the feature, such as metadata.version.
     feature_level: Its level; 0: the feature is off.
     """
 
-    API_KEY: ClassVar[int | None] = 12
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 12
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     name: str = ""  # string, versions 0+
     feature_level: int = 0  # int16, versions 0+
@@ -42,7 +39,7 @@ class FeatureLevelRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[FeatureLevelRecord, int]:
-        self = new(FeatureLevelRecord)
+        self = FeatureLevelRecord()
         self.name, at = read_string(data, at, True, "name")
         (self.feature_level,) = _H.unpack_from(data, at)
         at += 2

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_bytes,
     read_nullable_string,
     read_string,
@@ -31,15 +30,14 @@ _II = struct.Struct(">ii")
 _Q = struct.Struct(">q")
 
 
-@dataclass(slots=True, kw_only=True)
-class GroupMetadataKey(Message):
+class GroupMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the state of a group with the classic protocol. It follows the int16 2, its type.
 
     group: Group by its group.id, as its members are configured.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(2, 3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(2, 3)
+    FLEXIBLE_VERSIONS = range(0)
 
     group: str = ""  # string, versions 2
 
@@ -49,13 +47,12 @@ class GroupMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[GroupMetadataKey, int]:
-        self = new(GroupMetadataKey)
+        self = GroupMetadataKey()
         self.group, at = read_string(data, at, False, "group")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class MemberMetadata:
+class MemberMetadata(Struct, gc=False, kw_only=True):
     """One member.
 
     member_id: Id of the member, as given by the coordinator.
@@ -106,7 +103,7 @@ class MemberMetadata:
         flexible = version >= 4
         found: list[MemberMetadata] = []
         for _ in range(count):
-            self = new(MemberMetadata)
+            self = MemberMetadata()
             self.member_id, at = read_string(data, at, flexible, "member_id")
             if version >= 3:
                 self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
@@ -131,8 +128,7 @@ class MemberMetadata:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class GroupMetadataValue(Message):
+class GroupMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: state of a group with the classic protocol, after its last rebalance; null if the
     group was deleted. It follows an int16, the version.
 
@@ -145,8 +141,8 @@ class GroupMetadataValue(Message):
     members: Members of the group; empty if only offsets are kept.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 5)
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(4, 5)
 
     protocol_type: str = ""  # string, versions 0+
     generation: int = 0  # int32, versions 0+
@@ -173,7 +169,7 @@ class GroupMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[GroupMetadataValue, int]:
-        self = new(GroupMetadataValue)
+        self = GroupMetadataValue()
         flexible = version >= 4
         self.protocol_type, at = read_string(data, at, flexible, "protocol_type")
         (self.generation,) = _I.unpack_from(data, at)

@@ -7,13 +7,10 @@ OffsetCommitValue: versions 0-4, flexible 4+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 from uuid import UUID
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_string,
     read_tags,
     read_uuid,
@@ -31,8 +28,7 @@ _QI = struct.Struct(">qi")
 _QQ = struct.Struct(">qq")
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitKey(Message):
+class OffsetCommitKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the offset that a group has committed for a partition. It follows an int16, the
     version; both versions have the same fields.
 
@@ -41,8 +37,8 @@ class OffsetCommitKey(Message):
     partition: Number of the partition within its topic, counted from 0.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(0)
 
     group: str = ""  # string, versions 0-1
     topic: str = ""  # string, versions 0-1
@@ -56,7 +52,7 @@ class OffsetCommitKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitKey, int]:
-        self = new(OffsetCommitKey)
+        self = OffsetCommitKey()
         self.group, at = read_string(data, at, False, "group")
         self.topic, at = read_string(data, at, False, "topic")
         (self.partition,) = _I.unpack_from(data, at)
@@ -64,8 +60,7 @@ class OffsetCommitKey(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class OffsetCommitValue(Message):
+class OffsetCommitValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets of an offset that a group has committed; a null value deletes the offset. It follows
     an int16, the version.
 
@@ -79,8 +74,8 @@ class OffsetCommitValue(Message):
     topic_id: Id of the topic, to notice that it was deleted and created again; all zeros if it was not kept.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(4, 5)
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(4, 5)
 
     offset: int = 0  # int64, versions 0+
     leader_epoch: int = -1  # int32, versions 3+, ignorable
@@ -115,7 +110,7 @@ class OffsetCommitValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[OffsetCommitValue, int]:
-        self = new(OffsetCommitValue)
+        self = OffsetCommitValue()
         flexible = version >= 4
         if version >= 3:
             self.offset, self.leader_epoch = _QI.unpack_from(data, at)

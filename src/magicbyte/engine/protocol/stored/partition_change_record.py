@@ -6,14 +6,11 @@ PartitionChangeRecord: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 from uuid import UUID
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_nullable_array,
     read_nullable_numbers,
     read_tags,
@@ -31,8 +28,7 @@ _B = struct.Struct(">b")
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionChangeRecord(Message):
+class PartitionChangeRecord(Message, gc=False, kw_only=True):
     """In the metadata log: some of a partition's state has changed; absent fields have not.
 
     partition_id: Number of the partition.
@@ -48,9 +44,9 @@ class PartitionChangeRecord(Message):
     directories: Id of each replica's log directory.
     """
 
-    API_KEY: ClassVar[int | None] = 5
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 5
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     partition_id: int = -1  # int32, versions 0+
     topic_id: UUID = NULL_UUID  # uuid, versions 0+
@@ -83,7 +79,7 @@ class PartitionChangeRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[PartitionChangeRecord, int]:
-        self = new(PartitionChangeRecord)
+        self = PartitionChangeRecord()
         (self.partition_id,) = _I.unpack_from(data, at)
         at += 4
         self.topic_id, at = read_uuid(data, at)

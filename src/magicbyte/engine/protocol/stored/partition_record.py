@@ -6,14 +6,13 @@ PartitionRecord: versions 0-2, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_array,
     read_nullable_numbers,
     read_numbers,
@@ -35,8 +34,7 @@ _II = struct.Struct(">ii")
 _SHAPES__I_I_I_II_COMPACT = Shapes("[i[i[i[ii", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionRecord(Message):
+class PartitionRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a partition was created, or its whole state is repeated.
 
     partition_id: Number of the partition.
@@ -54,9 +52,9 @@ class PartitionRecord(Message):
     last_known_elr: Former such replicas that had an unclean stop; null: not known.
     """
 
-    API_KEY: ClassVar[int | None] = 3
-    VALID_VERSIONS: ClassVar[range] = range(3)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(3)
+    API_KEY = 3
+    VALID_VERSIONS = range(3)
+    FLEXIBLE_VERSIONS = range(3)
 
     partition_id: int = -1  # int32, versions 0+
     topic_id: UUID = NULL_UUID  # uuid, versions 0+
@@ -107,7 +105,7 @@ class PartitionRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[PartitionRecord, int]:
-        self = new(PartitionRecord)
+        self = PartitionRecord()
         (self.partition_id,) = _I.unpack_from(data, at)
         at += 4
         self.topic_id, at = read_uuid(data, at)

@@ -6,17 +6,14 @@ ProducerIdsRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _IQQ = struct.Struct(">iqq")
 
 
-@dataclass(slots=True, kw_only=True)
-class ProducerIdsRecord(Message):
+class ProducerIdsRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a broker has a block of producer ids.
 
     broker_id: Node id of the broker.
@@ -24,9 +21,9 @@ class ProducerIdsRecord(Message):
     next_producer_id: First id that no broker has.
     """
 
-    API_KEY: ClassVar[int | None] = 15
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 15
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     broker_id: int = 0  # int32, versions 0+
     broker_epoch: int = -1  # int64, versions 0+
@@ -43,7 +40,7 @@ class ProducerIdsRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ProducerIdsRecord, int]:
-        self = new(ProducerIdsRecord)
+        self = ProducerIdsRecord()
         self.broker_id, self.broker_epoch, self.next_producer_id = _IQQ.unpack_from(data, at)
         at += 20
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
     absent,
-    new,
     read_array,
     read_nullable_array,
     read_nullable_string,
@@ -43,8 +42,7 @@ _TT = struct.Struct(">??")
 _UHH = struct.Struct(">Hh")
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerEndpoint:
+class BrokerEndpoint(Struct, gc=False, kw_only=True):
     """Where it listens.
 
     name: Name of the listener.
@@ -75,7 +73,7 @@ class BrokerEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[BrokerEndpoint], int]:
         found: list[BrokerEndpoint] = []
         for _ in range(count):
-            self = new(BrokerEndpoint)
+            self = BrokerEndpoint()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             self.port, self.security_protocol = _UHH.unpack_from(data, at)
@@ -85,8 +83,7 @@ class BrokerEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class BrokerFeature:
+class BrokerFeature(Struct, gc=False, kw_only=True):
     """Features that it can run.
 
     name: Name of the feature.
@@ -114,7 +111,7 @@ class BrokerFeature:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[BrokerFeature], int]:
         found: list[BrokerFeature] = []
         for _ in range(count):
-            self = new(BrokerFeature)
+            self = BrokerFeature()
             self.name, at = read_string(data, at, True, "name")
             self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
             at += 4
@@ -123,8 +120,7 @@ class BrokerFeature:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class RegisterBrokerRecord(Message):
+class RegisterBrokerRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a broker has registered; an earlier registration of it is replaced.
 
     broker_id: Node id of the broker.
@@ -140,9 +136,9 @@ class RegisterBrokerRecord(Message):
     cordoned_log_dirs: Ids of directories that get no new replicas.
     """
 
-    API_KEY: ClassVar[int | None] = 0
-    VALID_VERSIONS: ClassVar[range] = range(5)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(5)
+    API_KEY = 0
+    VALID_VERSIONS = range(5)
+    FLEXIBLE_VERSIONS = range(5)
 
     broker_id: int = 0  # int32, versions 0+
     is_migrating_zk_broker: bool = False  # bool, versions 2+
@@ -194,7 +190,7 @@ class RegisterBrokerRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RegisterBrokerRecord, int]:
-        self = new(RegisterBrokerRecord)
+        self = RegisterBrokerRecord()
         if version >= 2:
             self.broker_id, self.is_migrating_zk_broker = _IT.unpack_from(data, at)
             at += 5

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_string,
     read_structs,
     read_unknown_tags,
@@ -31,8 +30,7 @@ _T = struct.Struct(">?")
 _UHH = struct.Struct(">Hh")
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerEndpoint:
+class ControllerEndpoint(Struct, gc=False, kw_only=True):
     """Where it listens.
 
     name: Name of the listener.
@@ -63,7 +61,7 @@ class ControllerEndpoint:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ControllerEndpoint], int]:
         found: list[ControllerEndpoint] = []
         for _ in range(count):
-            self = new(ControllerEndpoint)
+            self = ControllerEndpoint()
             self.name, at = read_string(data, at, True, "name")
             self.host, at = read_string(data, at, True, "host")
             self.port, self.security_protocol = _UHH.unpack_from(data, at)
@@ -73,8 +71,7 @@ class ControllerEndpoint:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerFeature:
+class ControllerFeature(Struct, gc=False, kw_only=True):
     """Features that it can run.
 
     name: Name of the feature.
@@ -102,7 +99,7 @@ class ControllerFeature:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[ControllerFeature], int]:
         found: list[ControllerFeature] = []
         for _ in range(count):
-            self = new(ControllerFeature)
+            self = ControllerFeature()
             self.name, at = read_string(data, at, True, "name")
             self.min_supported_version, self.max_supported_version = _HH.unpack_from(data, at)
             at += 4
@@ -111,8 +108,7 @@ class ControllerFeature:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class RegisterControllerRecord(Message):
+class RegisterControllerRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a controller has registered; an earlier registration of it is replaced.
 
     controller_id: Node id of the controller.
@@ -122,9 +118,9 @@ class RegisterControllerRecord(Message):
     features: Features that it can run.
     """
 
-    API_KEY: ClassVar[int | None] = 27
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 27
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     controller_id: int = 0  # int32, versions 0+
     incarnation_id: UUID = NULL_UUID  # uuid, versions 0+
@@ -147,7 +143,7 @@ class RegisterControllerRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RegisterControllerRecord, int]:
-        self = new(RegisterControllerRecord)
+        self = RegisterControllerRecord()
         (self.controller_id,) = _I.unpack_from(data, at)
         at += 4
         self.incarnation_id, at = read_uuid(data, at)

@@ -5,24 +5,21 @@ RemoveAccessControlEntryRecord: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.engine.protocol.fields import NULL_UUID, new, read_unknown_tags, read_uuid, write_tags, write_uuid
+from magicbyte.engine.protocol.fields import NULL_UUID, read_unknown_tags, read_uuid, write_tags, write_uuid
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveAccessControlEntryRecord(Message):
+class RemoveAccessControlEntryRecord(Message, gc=False, kw_only=True):
     """In the metadata log: an ACL was removed.
 
     id: Random id, by which it is removed.
     """
 
-    API_KEY: ClassVar[int | None] = 19
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 19
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     id: UUID = NULL_UUID  # uuid, versions 0+
     unknown_tags: Tags = ()
@@ -37,7 +34,7 @@ class RemoveAccessControlEntryRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RemoveAccessControlEntryRecord, int]:
-        self = new(RemoveAccessControlEntryRecord)
+        self = RemoveAccessControlEntryRecord()
         self.id, at = read_uuid(data, at)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

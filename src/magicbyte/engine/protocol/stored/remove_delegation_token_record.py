@@ -5,23 +5,19 @@ RemoveDelegationTokenRecord: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from magicbyte.engine.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_unknown_tags, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveDelegationTokenRecord(Message):
+class RemoveDelegationTokenRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a delegation token was removed.
 
     token_id: Names the token; its secret follows from it.
     """
 
-    API_KEY: ClassVar[int | None] = 26
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 26
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     token_id: str = ""  # string, versions 0+
     unknown_tags: Tags = ()
@@ -36,7 +32,7 @@ class RemoveDelegationTokenRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RemoveDelegationTokenRecord, int]:
-        self = new(RemoveDelegationTokenRecord)
+        self = RemoveDelegationTokenRecord()
         self.token_id, at = read_string(data, at, True, "token_id")
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

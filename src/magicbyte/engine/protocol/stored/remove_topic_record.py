@@ -5,24 +5,21 @@ RemoveTopicRecord: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
 from uuid import UUID
 
-from magicbyte.engine.protocol.fields import NULL_UUID, new, read_unknown_tags, read_uuid, write_tags, write_uuid
+from magicbyte.engine.protocol.fields import NULL_UUID, read_unknown_tags, read_uuid, write_tags, write_uuid
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveTopicRecord(Message):
+class RemoveTopicRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a topic was deleted, with its settings.
 
     topic_id: Random id, which differs from that of an earlier topic of the same name.
     """
 
-    API_KEY: ClassVar[int | None] = 9
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 9
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     topic_id: UUID = NULL_UUID  # uuid, versions 0+
     unknown_tags: Tags = ()
@@ -37,7 +34,7 @@ class RemoveTopicRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RemoveTopicRecord, int]:
-        self = new(RemoveTopicRecord)
+        self = RemoveTopicRecord()
         self.topic_id, at = read_uuid(data, at)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

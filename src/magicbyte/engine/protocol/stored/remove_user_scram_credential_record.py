@@ -6,26 +6,23 @@ RemoveUserScramCredentialRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_unknown_tags, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _B = struct.Struct(">b")
 
 
-@dataclass(slots=True, kw_only=True)
-class RemoveUserScramCredentialRecord(Message):
+class RemoveUserScramCredentialRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a user no longer has a credential for a mechanism.
 
     name: Name of the user.
     mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
     """
 
-    API_KEY: ClassVar[int | None] = 22
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 22
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     name: str = ""  # string, versions 0+
     mechanism: int = 0  # int8, versions 0+
@@ -42,7 +39,7 @@ class RemoveUserScramCredentialRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[RemoveUserScramCredentialRecord, int]:
-        self = new(RemoveUserScramCredentialRecord)
+        self = RemoveUserScramCredentialRecord()
         self.name, at = read_string(data, at, True, "name")
         (self.mechanism,) = _B.unpack_from(data, at)
         at += 1

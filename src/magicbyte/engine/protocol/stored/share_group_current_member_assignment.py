@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -32,8 +31,7 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _IIB = struct.Struct(">iib")
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupCurrentMemberAssignmentKey(Message):
+class ShareGroupCurrentMemberAssignmentKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the partitions that a member of a share group reads now. It follows the int16 14,
     its type.
 
@@ -41,8 +39,8 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
     member_id: Id of the member, the same for as long as it runs.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(14, 15)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(14, 15)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 14
     member_id: str = ""  # string, versions 14
@@ -54,14 +52,13 @@ class ShareGroupCurrentMemberAssignmentKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupCurrentMemberAssignmentKey, int]:
-        self = new(ShareGroupCurrentMemberAssignmentKey)
+        self = ShareGroupCurrentMemberAssignmentKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+class TopicPartitions(Struct, gc=False, kw_only=True):
     """Partitions of one topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -87,7 +84,7 @@ class TopicPartitions:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitions], int]:
         found: list[TopicPartitions] = []
         for _ in range(count):
-            self = new(TopicPartitions)
+            self = TopicPartitions()
             self.topic_id, at = read_uuid(data, at)
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -95,8 +92,7 @@ class TopicPartitions:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupCurrentMemberAssignmentValue(Message):
+class ShareGroupCurrentMemberAssignmentValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: which partitions a member of a share group reads now.
 
     member_epoch: Group epoch that the member has reached.
@@ -105,8 +101,8 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
     assigned_partitions: Partitions that it reads, by topic.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     member_epoch: int = 0  # int32, versions 0+
     previous_member_epoch: int = 0  # int32, versions 0+
@@ -125,7 +121,7 @@ class ShareGroupCurrentMemberAssignmentValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupCurrentMemberAssignmentValue, int]:
-        self = new(ShareGroupCurrentMemberAssignmentValue)
+        self = ShareGroupCurrentMemberAssignmentValue()
         self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
         at += 9
         self.assigned_partitions, at = read_structs(

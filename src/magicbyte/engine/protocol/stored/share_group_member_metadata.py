@@ -7,11 +7,9 @@ ShareGroupMemberMetadataValue: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from msgspec import field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_nullable_string,
     read_string,
@@ -24,16 +22,15 @@ from magicbyte.engine.protocol.fields import (
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupMemberMetadataKey(Message):
+class ShareGroupMemberMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a member of a share group. It follows the int16 10, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     member_id: Id of the member, the same for as long as it runs.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(10, 11)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(10, 11)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 10
     member_id: str = ""  # string, versions 10
@@ -45,14 +42,13 @@ class ShareGroupMemberMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupMemberMetadataKey, int]:
-        self = new(ShareGroupMemberMetadataKey)
+        self = ShareGroupMemberMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupMemberMetadataValue(Message):
+class ShareGroupMemberMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: data that a member of a share group sent about itself; null if it has left.
 
     rack_id: Rack or zone of the member (client.rack); null if it has none.
@@ -61,8 +57,8 @@ class ShareGroupMemberMetadataValue(Message):
     subscribed_topic_names: Topics that the member wants to read, by name.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     rack_id: str | None = ""  # string, versions 0+, nullable
     client_id: str = ""  # string, versions 0+
@@ -83,7 +79,7 @@ class ShareGroupMemberMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupMemberMetadataValue, int]:
-        self = new(ShareGroupMemberMetadataValue)
+        self = ShareGroupMemberMetadataValue()
         self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
         self.client_id, at = read_string(data, at, True, "client_id")
         self.client_host, at = read_string(data, at, True, "client_host")

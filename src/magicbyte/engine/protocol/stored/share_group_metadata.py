@@ -8,24 +8,21 @@ ShareGroupMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_unknown_tags, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_unknown_tags, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _IQ = struct.Struct(">iq")
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupMetadataKey(Message):
+class ShareGroupMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a share group. It follows the int16 11, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(11, 12)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(11, 12)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 11
 
@@ -35,13 +32,12 @@ class ShareGroupMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupMetadataKey, int]:
-        self = new(ShareGroupMetadataKey)
+        self = ShareGroupMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupMetadataValue(Message):
+class ShareGroupMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: epoch of a share group; null if the group was deleted.
 
     epoch: Grows whenever members or subscriptions change.
@@ -49,8 +45,8 @@ class ShareGroupMetadataValue(Message):
         early form of Kafka 4.0.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     epoch: int = 0  # int32, versions 0+
     metadata_hash: int = 0  # int64, versions 0+
@@ -66,7 +62,7 @@ class ShareGroupMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupMetadataValue, int]:
-        self = new(ShareGroupMetadataValue)
+        self = ShareGroupMetadataValue()
         self.epoch, self.metadata_hash = _IQ.unpack_from(data, at)
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

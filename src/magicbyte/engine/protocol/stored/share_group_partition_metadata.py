@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_array,
     read_string,
     read_structs,
@@ -32,16 +31,15 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupPartitionMetadataKey(Message):
+class ShareGroupPartitionMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the metadata of a share group's topics at the last computation of its assignment. It
     follows the int16 9, its type. In early access releases only.
 
     group_id: Share group by its group.id, as its consumers are configured.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(9, 10)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(9, 10)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 9
 
@@ -51,13 +49,12 @@ class ShareGroupPartitionMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupPartitionMetadataKey, int]:
-        self = new(ShareGroupPartitionMetadataKey)
+        self = ShareGroupPartitionMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionMetadata:
+class PartitionMetadata(Struct, gc=False, kw_only=True):
     """Racks of its partitions; empty if no broker has a rack.
 
     partition: Number of the partition within its topic, counted from 0.
@@ -83,7 +80,7 @@ class PartitionMetadata:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[PartitionMetadata], int]:
         found: list[PartitionMetadata] = []
         for _ in range(count):
-            self = new(PartitionMetadata)
+            self = PartitionMetadata()
             (self.partition,) = _I.unpack_from(data, at)
             at += 4
             self.racks, at = read_array(data, at, True, 1, "racks", read_string, True, "racks")
@@ -92,8 +89,7 @@ class PartitionMetadata:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicMetadata:
+class TopicMetadata(Struct, gc=False, kw_only=True):
     """Topics subscribed to.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -125,7 +121,7 @@ class TopicMetadata:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicMetadata], int]:
         found: list[TopicMetadata] = []
         for _ in range(count):
-            self = new(TopicMetadata)
+            self = TopicMetadata()
             self.topic_id, at = read_uuid(data, at)
             self.topic_name, at = read_string(data, at, True, "topic_name")
             (self.num_partitions,) = _I.unpack_from(data, at)
@@ -144,15 +140,14 @@ class TopicMetadata:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupPartitionMetadataValue(Message):
+class ShareGroupPartitionMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: metadata of a share group's topics at the last computation of its assignment.
 
     topics: Topics subscribed to.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     topics: list[TopicMetadata] = field(default_factory=list)  # []TopicMetadata, versions 0+
     unknown_tags: Tags = ()
@@ -167,7 +162,7 @@ class ShareGroupPartitionMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupPartitionMetadataValue, int]:
-        self = new(ShareGroupPartitionMetadataValue)
+        self = ShareGroupPartitionMetadataValue()
         self.topics, at = read_structs(data, at, True, 23, "topics", TopicMetadata._read_each, version)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at

@@ -8,13 +8,12 @@ ShareGroupStatePartitionMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -29,16 +28,15 @@ from magicbyte.engine.protocol.fields import (
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupStatePartitionMetadataKey(Message):
+class ShareGroupStatePartitionMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the initialization of a share group's partitions at the share coordinator. It
     follows the int16 15, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(15, 16)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(15, 16)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 15
 
@@ -48,13 +46,12 @@ class ShareGroupStatePartitionMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataKey, int]:
-        self = new(ShareGroupStatePartitionMetadataKey)
+        self = ShareGroupStatePartitionMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicPartitionsInfo:
+class TopicPartitionsInfo(Struct, gc=False, kw_only=True):
     """Partitions of one topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -83,7 +80,7 @@ class TopicPartitionsInfo:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicPartitionsInfo], int]:
         found: list[TopicPartitionsInfo] = []
         for _ in range(count):
-            self = new(TopicPartitionsInfo)
+            self = TopicPartitionsInfo()
             self.topic_id, at = read_uuid(data, at)
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
@@ -92,8 +89,7 @@ class TopicPartitionsInfo:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicInfo:
+class TopicInfo(Struct, gc=False, kw_only=True):
     """One topic.
 
     topic_id: Id given to the topic at its creation; one made later under the same name gets another.
@@ -119,7 +115,7 @@ class TopicInfo:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
         found: list[TopicInfo] = []
         for _ in range(count):
-            self = new(TopicInfo)
+            self = TopicInfo()
             self.topic_id, at = read_uuid(data, at)
             self.topic_name, at = read_string(data, at, True, "topic_name")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -127,8 +123,7 @@ class TopicInfo:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupStatePartitionMetadataValue(Message):
+class ShareGroupStatePartitionMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: which partitions of a share group the share coordinator keeps state for.
 
     initializing_topics: Partitions whose state the share coordinator was asked to keep, by topic. Not in the early
@@ -137,8 +132,8 @@ class ShareGroupStatePartitionMetadataValue(Message):
     deleting_topics: Topics of which the share coordinator is to forget the state.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     initializing_topics: list[TopicPartitionsInfo] = field(default_factory=list)  # []TopicPartitionsInfo, versions 0+
     initialized_topics: list[TopicPartitionsInfo] = field(default_factory=list)  # []TopicPartitionsInfo, versions 0+
@@ -157,7 +152,7 @@ class ShareGroupStatePartitionMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupStatePartitionMetadataValue, int]:
-        self = new(ShareGroupStatePartitionMetadataValue)
+        self = ShareGroupStatePartitionMetadataValue()
         self.initializing_topics, at = read_structs(
             data,
             at,

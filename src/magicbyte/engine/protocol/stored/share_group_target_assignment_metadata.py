@@ -8,25 +8,22 @@ ShareGroupTargetAssignmentMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_tags, unknown, whole, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_tags, unknown, whole, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 _Q = struct.Struct(">q")
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupTargetAssignmentMetadataKey(Message):
+class ShareGroupTargetAssignmentMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the epoch of a share group's assignment. It follows the int16 12, its type.
 
     group_id: Share group by its group.id, as its consumers are configured.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(12, 13)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(12, 13)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 12
 
@@ -36,21 +33,20 @@ class ShareGroupTargetAssignmentMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupTargetAssignmentMetadataKey, int]:
-        self = new(ShareGroupTargetAssignmentMetadataKey)
+        self = ShareGroupTargetAssignmentMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareGroupTargetAssignmentMetadataValue(Message):
+class ShareGroupTargetAssignmentMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: for which epoch of the share group its assignment was computed.
 
     assignment_epoch: The epoch of the group.
     assignment_timestamp: When the assignment was computed, in milliseconds since 1970; 0 if it was not kept.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     assignment_epoch: int = 0  # int32, versions 0+
     assignment_timestamp: int = 0  # int64, versions 0+, ignorable, tag 0
@@ -67,7 +63,7 @@ class ShareGroupTargetAssignmentMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareGroupTargetAssignmentMetadataValue, int]:
-        self = new(ShareGroupTargetAssignmentMetadataValue)
+        self = ShareGroupTargetAssignmentMetadataValue()
         (self.assignment_epoch,) = _I.unpack_from(data, at)
         at += 4
         self.assignment_timestamp = 0

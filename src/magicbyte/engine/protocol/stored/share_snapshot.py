@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_string,
     read_tags,
     read_unknown_tags,
@@ -36,8 +35,7 @@ _QQBH = struct.Struct(">qqbh")
 _ROWS_QQBH_COMPACT = Rows("qqbh", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareSnapshotKey(Message):
+class ShareSnapshotKey(Message, gc=False, kw_only=True):
     """Key in __share_group_state of the full state of a share group in a partition. It follows the int16 0, its type.
 
     group_id: Id of the share group.
@@ -45,8 +43,8 @@ class ShareSnapshotKey(Message):
     partition: Number of the partition within its topic, counted from 0.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 0
     topic_id: UUID = NULL_UUID  # uuid, versions 0
@@ -60,7 +58,7 @@ class ShareSnapshotKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareSnapshotKey, int]:
-        self = new(ShareSnapshotKey)
+        self = ShareSnapshotKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.topic_id, at = read_uuid(data, at)
         (self.partition,) = _I.unpack_from(data, at)
@@ -68,8 +66,7 @@ class ShareSnapshotKey(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StateBatch:
+class StateBatch(Struct, gc=False, kw_only=True):
     """Delivery states of the records from the start offset on.
 
     first_offset: First offset of the run.
@@ -98,7 +95,7 @@ class StateBatch:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[StateBatch], int]:
         found: list[StateBatch] = []
         for _ in range(count):
-            self = new(StateBatch)
+            self = StateBatch()
             self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = _QQBH.unpack_from(data, at)
             at += 19
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -110,15 +107,14 @@ class StateBatch:
         found: list[StateBatch] = []
         rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
         for row in rows:
-            self = new(StateBatch)
+            self = StateBatch()
             self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = row
             self.unknown_tags = ()
             found.append(self)
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class ShareSnapshotValue(Message):
+class ShareSnapshotValue(Message, gc=False, kw_only=True):
     """Value in __share_group_state: full state of a share group in a partition; null if it was deleted.
 
     snapshot_epoch: Number of this snapshot; later changes name it.
@@ -131,8 +127,8 @@ class ShareSnapshotValue(Message):
     state_batches: Delivery states of the records from the start offset on.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     snapshot_epoch: int = 0  # int32, versions 0+
     state_epoch: int = 0  # int32, versions 0+
@@ -157,7 +153,7 @@ class ShareSnapshotValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ShareSnapshotValue, int]:
-        self = new(ShareSnapshotValue)
+        self = ShareSnapshotValue()
         self.snapshot_epoch, self.state_epoch, self.leader_epoch, self.start_offset = _IIIQ.unpack_from(data, at)
         at += 20
         self.delivery_complete_count = -1

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_numbers,
     read_numbers,
     read_string,
@@ -32,16 +31,15 @@ from magicbyte.engine.protocol.message import Message, Tags, Writer
 _IIB = struct.Struct(">iib")
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupCurrentMemberAssignmentKey(Message):
+class StreamsGroupCurrentMemberAssignmentKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the tasks that a Kafka Streams member has now. It follows the int16 22, its type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     member_id: Id of the member, the same for as long as it runs.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(22, 23)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(22, 23)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 22
     member_id: str = ""  # string, versions 22
@@ -53,14 +51,13 @@ class StreamsGroupCurrentMemberAssignmentKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentKey, int]:
-        self = new(StreamsGroupCurrentMemberAssignmentKey)
+        self = StreamsGroupCurrentMemberAssignmentKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TaskIds:
+class TaskIds(Struct, gc=False, kw_only=True):
     """Tasks of one part of the application.
 
     subtopology_id: Part of the application.
@@ -89,7 +86,7 @@ class TaskIds:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
         found: list[TaskIds] = []
         for _ in range(count):
-            self = new(TaskIds)
+            self = TaskIds()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.assignment_epochs = ()
@@ -117,8 +114,7 @@ class TaskIds:
         return found
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupCurrentMemberAssignmentValue(Message):
+class StreamsGroupCurrentMemberAssignmentValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: the current tasks of a Kafka Streams member, and its progress towards the target
     assignment.
 
@@ -133,8 +129,8 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
     warmup_tasks_pending_revocation: Warm-up tasks that it must revoke.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     member_epoch: int = 0  # int32, versions 0+
     previous_member_epoch: int = 0  # int32, versions 0+
@@ -163,7 +159,7 @@ class StreamsGroupCurrentMemberAssignmentValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupCurrentMemberAssignmentValue, int]:
-        self = new(StreamsGroupCurrentMemberAssignmentValue)
+        self = StreamsGroupCurrentMemberAssignmentValue()
         self.member_epoch, self.previous_member_epoch, self.state = _IIB.unpack_from(data, at)
         at += 9
         self.active_tasks, at = read_structs(data, at, True, 3, "active_tasks", TaskIds._read_each, version)

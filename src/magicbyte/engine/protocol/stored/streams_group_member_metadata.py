@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_string,
     read_nullable_struct,
     read_string,
@@ -31,8 +30,7 @@ _II = struct.Struct(">ii")
 _UH = struct.Struct(">H")
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupMemberMetadataKey(Message):
+class StreamsGroupMemberMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a member of a group of a Kafka Streams application. It follows the int16 19, its
     type.
 
@@ -40,8 +38,8 @@ class StreamsGroupMemberMetadataKey(Message):
     member_id: Id of the member, the same for as long as it runs.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(19, 20)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(19, 20)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 19
     member_id: str = ""  # string, versions 19
@@ -53,14 +51,13 @@ class StreamsGroupMemberMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMemberMetadataKey, int]:
-        self = new(StreamsGroupMemberMetadataKey)
+        self = StreamsGroupMemberMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Struct, gc=False, kw_only=True):
     """An address.
 
     host: Host name or IP address.
@@ -82,7 +79,7 @@ class Endpoint:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[Endpoint, int]:
-        self = new(Endpoint)
+        self = Endpoint()
         self.host, at = read_string(data, at, True, "host")
         (self.port,) = _UH.unpack_from(data, at)
         at += 2
@@ -90,8 +87,7 @@ class Endpoint:
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class KeyValue:
+class KeyValue(Struct, gc=False, kw_only=True):
     """A tag.
 
     key: Name of the tag.
@@ -117,7 +113,7 @@ class KeyValue:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[KeyValue], int]:
         found: list[KeyValue] = []
         for _ in range(count):
-            self = new(KeyValue)
+            self = KeyValue()
             self.key, at = read_string(data, at, True, "key")
             self.value, at = read_string(data, at, True, "value")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -125,8 +121,7 @@ class KeyValue:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupMemberMetadataValue(Message):
+class StreamsGroupMemberMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: data that a Kafka Streams member sent about itself; null if it has left.
 
     instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member.
@@ -140,8 +135,8 @@ class StreamsGroupMemberMetadataValue(Message):
     client_tags: Tags that show where it runs, for spreading standby tasks.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     instance_id: str | None = ""  # string, versions 0+, nullable
     rack_id: str | None = ""  # string, versions 0+, nullable
@@ -171,7 +166,7 @@ class StreamsGroupMemberMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMemberMetadataValue, int]:
-        self = new(StreamsGroupMemberMetadataValue)
+        self = StreamsGroupMemberMetadataValue()
         self.instance_id, at = read_nullable_string(data, at, True, "instance_id")
         self.rack_id, at = read_nullable_string(data, at, True, "rack_id")
         self.client_id, at = read_string(data, at, True, "client_id")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_nullable_structs,
     read_string,
     read_tags,
@@ -30,16 +29,15 @@ _I = struct.Struct(">i")
 _IQ = struct.Struct(">iq")
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupMetadataKey(Message):
+class StreamsGroupMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a group of a Kafka Streams application (KIP-1071). It follows the int16 17, its
     type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(17, 18)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(17, 18)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 17
 
@@ -49,13 +47,12 @@ class StreamsGroupMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMetadataKey, int]:
-        self = new(StreamsGroupMetadataKey)
+        self = StreamsGroupMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class LastAssignmentConfig:
+class LastAssignmentConfig(Struct, gc=False, kw_only=True):
     """One setting.
 
     key: Name of the setting.
@@ -81,7 +78,7 @@ class LastAssignmentConfig:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[LastAssignmentConfig], int]:
         found: list[LastAssignmentConfig] = []
         for _ in range(count):
-            self = new(LastAssignmentConfig)
+            self = LastAssignmentConfig()
             self.key, at = read_string(data, at, True, "key")
             self.value, at = read_string(data, at, True, "value")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -89,8 +86,7 @@ class LastAssignmentConfig:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupMetadataValue(Message):
+class StreamsGroupMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: epoch of a group of a Kafka Streams application; null if the group was deleted.
 
     epoch: Grows whenever members or the topology change.
@@ -100,8 +96,8 @@ class StreamsGroupMetadataValue(Message):
         kept.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     epoch: int = 0  # int32, versions 0+
     metadata_hash: int = 0  # int64, versions 0+
@@ -121,7 +117,7 @@ class StreamsGroupMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupMetadataValue, int]:
-        self = new(StreamsGroupMetadataValue)
+        self = StreamsGroupMetadataValue()
         self.epoch, self.metadata_hash = _IQ.unpack_from(data, at)
         at += 12
         self.validated_topology_epoch = -1

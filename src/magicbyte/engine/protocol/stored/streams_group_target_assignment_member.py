@@ -8,11 +8,10 @@ StreamsGroupTargetAssignmentMemberValue: version 0, flexible 0+.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_numbers,
     read_string,
     read_structs,
@@ -25,8 +24,7 @@ from magicbyte.engine.protocol.fields import (
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupTargetAssignmentMemberKey(Message):
+class StreamsGroupTargetAssignmentMemberKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of a Kafka Streams member's share of the target assignment. It follows the int16 21,
     its type.
 
@@ -34,8 +32,8 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
     member_id: Id of the member, the same for as long as it runs.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(21, 22)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(21, 22)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 21
     member_id: str = ""  # string, versions 21
@@ -47,14 +45,13 @@ class StreamsGroupTargetAssignmentMemberKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberKey, int]:
-        self = new(StreamsGroupTargetAssignmentMemberKey)
+        self = StreamsGroupTargetAssignmentMemberKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         self.member_id, at = read_string(data, at, False, "member_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TaskIds:
+class TaskIds(Struct, gc=False, kw_only=True):
     """Tasks of one part of the application.
 
     subtopology_id: Part of the application.
@@ -80,7 +77,7 @@ class TaskIds:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TaskIds], int]:
         found: list[TaskIds] = []
         for _ in range(count):
-            self = new(TaskIds)
+            self = TaskIds()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.partitions, at = read_numbers(data, at, True, "i", "partitions")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -88,8 +85,7 @@ class TaskIds:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupTargetAssignmentMemberValue(Message):
+class StreamsGroupTargetAssignmentMemberValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: which tasks a Kafka Streams member is going to have; null if it has left.
 
     active_tasks: Tasks that do the work.
@@ -97,8 +93,8 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
     warmup_tasks: Tasks that build up a copy of the state before they move to the member.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     active_tasks: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
     standby_tasks: list[TaskIds] = field(default_factory=list)  # []TaskIds, versions 0+
@@ -117,7 +113,7 @@ class StreamsGroupTargetAssignmentMemberValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMemberValue, int]:
-        self = new(StreamsGroupTargetAssignmentMemberValue)
+        self = StreamsGroupTargetAssignmentMemberValue()
         self.active_tasks, at = read_structs(data, at, True, 3, "active_tasks", TaskIds._read_each, version)
         self.standby_tasks, at = read_structs(data, at, True, 3, "standby_tasks", TaskIds._read_each, version)
         self.warmup_tasks, at = read_structs(data, at, True, 3, "warmup_tasks", TaskIds._read_each, version)

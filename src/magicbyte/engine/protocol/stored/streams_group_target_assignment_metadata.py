@@ -8,26 +8,23 @@ StreamsGroupTargetAssignmentMetadataValue: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_string, read_tags, unknown, whole, write_string, write_tags
+from magicbyte.engine.protocol.fields import read_string, read_tags, unknown, whole, write_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 _Q = struct.Struct(">q")
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupTargetAssignmentMetadataKey(Message):
+class StreamsGroupTargetAssignmentMetadataKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the epoch of a Kafka Streams group's target assignment. It follows the int16 20, its
     type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(20, 21)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(20, 21)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 20
 
@@ -37,21 +34,20 @@ class StreamsGroupTargetAssignmentMetadataKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataKey, int]:
-        self = new(StreamsGroupTargetAssignmentMetadataKey)
+        self = StreamsGroupTargetAssignmentMetadataKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupTargetAssignmentMetadataValue(Message):
+class StreamsGroupTargetAssignmentMetadataValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: epoch of the group for which the target assignment of tasks was computed.
 
     assignment_epoch: The epoch of the group.
     assignment_timestamp: When the assignment was computed, in milliseconds since 1970; 0 if it was not kept.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     assignment_epoch: int = 0  # int32, versions 0+
     assignment_timestamp: int = 0  # int64, versions 0+, ignorable, tag 0
@@ -68,7 +64,7 @@ class StreamsGroupTargetAssignmentMetadataValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTargetAssignmentMetadataValue, int]:
-        self = new(StreamsGroupTargetAssignmentMetadataValue)
+        self = StreamsGroupTargetAssignmentMetadataValue()
         (self.assignment_epoch,) = _I.unpack_from(data, at)
         at += 4
         self.assignment_timestamp = 0

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_numbers,
     read_string,
@@ -32,15 +31,14 @@ _IH = struct.Struct(">ih")
 _SHAPES__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupTopologyKey(Message):
+class StreamsGroupTopologyKey(Message, gc=False, kw_only=True):
     """Key in __consumer_offsets of the topology of a Kafka Streams application. It follows the int16 23, its type.
 
     group_id: Group by its id, the application.id of Kafka Streams.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(23, 24)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(23, 24)
+    FLEXIBLE_VERSIONS = range(0)
 
     group_id: str = ""  # string, versions 23
 
@@ -50,13 +48,12 @@ class StreamsGroupTopologyKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTopologyKey, int]:
-        self = new(StreamsGroupTopologyKey)
+        self = StreamsGroupTopologyKey()
         self.group_id, at = read_string(data, at, False, "group_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicConfig:
+class TopicConfig(Struct, gc=False, kw_only=True):
     """One setting.
 
     key: Name of the setting.
@@ -82,7 +79,7 @@ class TopicConfig:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicConfig], int]:
         found: list[TopicConfig] = []
         for _ in range(count):
-            self = new(TopicConfig)
+            self = TopicConfig()
             self.key, at = read_string(data, at, True, "key")
             self.value, at = read_string(data, at, True, "value")
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -90,8 +87,7 @@ class TopicConfig:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicInfo:
+class TopicInfo(Struct, gc=False, kw_only=True):
     """Requirements of an internal topic.
 
     name: Name of the topic.
@@ -122,7 +118,7 @@ class TopicInfo:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopicInfo], int]:
         found: list[TopicInfo] = []
         for _ in range(count):
-            self = new(TopicInfo)
+            self = TopicInfo()
             self.name, at = read_string(data, at, True, "name")
             self.partitions, self.replication_factor = _IH.unpack_from(data, at)
             at += 6
@@ -132,8 +128,7 @@ class TopicInfo:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class CopartitionGroup:
+class CopartitionGroup(Struct, gc=False, kw_only=True):
     """Topics that have to have equally many partitions.
 
     source_topics: Places of such topics in the list of source topics, counted from 0.
@@ -169,7 +164,7 @@ class CopartitionGroup:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[CopartitionGroup], int]:
         found: list[CopartitionGroup] = []
         for _ in range(count):
-            self = new(CopartitionGroup)
+            self = CopartitionGroup()
             self.source_topics, at = read_numbers(data, at, True, "h", "source_topics")
             self.source_topic_regex, at = read_numbers(data, at, True, "h", "source_topic_regex")
             self.repartition_source_topics, at = read_numbers(data, at, True, "h", "repartition_source_topics")
@@ -178,8 +173,7 @@ class CopartitionGroup:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class Subtopology:
+class Subtopology(Struct, gc=False, kw_only=True):
     """Parts of the application that exchange data through topics only.
 
     subtopology_id: Name of the part.
@@ -220,7 +214,7 @@ class Subtopology:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[Subtopology], int]:
         found: list[Subtopology] = []
         for _ in range(count):
-            self = new(Subtopology)
+            self = Subtopology()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
             self.source_topic_regex, at = read_array(
@@ -275,8 +269,7 @@ class Subtopology:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupTopologyValue(Message):
+class StreamsGroupTopologyValue(Message, gc=False, kw_only=True):
     """Value in __consumer_offsets: topology of a Kafka Streams application, as its members sent it; null if the group
     was deleted.
 
@@ -284,8 +277,8 @@ class StreamsGroupTopologyValue(Message):
     subtopologies: Parts of the application that exchange data through topics only.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     epoch: int = 0  # int32, versions 0+
     subtopologies: list[Subtopology] = field(default_factory=list)  # []Subtopology, versions 0+
@@ -302,7 +295,7 @@ class StreamsGroupTopologyValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTopologyValue, int]:
-        self = new(StreamsGroupTopologyValue)
+        self = StreamsGroupTopologyValue()
         (self.epoch,) = _I.unpack_from(data, at)
         at += 4
         self.subtopologies, at = read_structs(data, at, True, 8, "subtopologies", Subtopology._read_each, version)

@@ -5,13 +5,10 @@ TopicRecord: version 0, flexible 0+.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
 from uuid import UUID
 
 from magicbyte.engine.protocol.fields import (
     NULL_UUID,
-    new,
     read_string,
     read_unknown_tags,
     read_uuid,
@@ -22,17 +19,16 @@ from magicbyte.engine.protocol.fields import (
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 
-@dataclass(slots=True, kw_only=True)
-class TopicRecord(Message):
+class TopicRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a topic was created.
 
     name: Name of the topic.
     topic_id: Random id, which differs from that of an earlier topic of the same name.
     """
 
-    API_KEY: ClassVar[int | None] = 2
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 2
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     name: str = ""  # string, versions 0+
     topic_id: UUID = NULL_UUID  # uuid, versions 0+
@@ -49,7 +45,7 @@ class TopicRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[TopicRecord, int]:
-        self = new(TopicRecord)
+        self = TopicRecord()
         self.name, at = read_string(data, at, True, "name")
         self.topic_id, at = read_uuid(data, at)
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     absent,
-    new,
     read_nullable_structs,
     read_numbers,
     read_string,
@@ -34,15 +33,14 @@ _Q = struct.Struct(">q")
 _QQ = struct.Struct(">qq")
 
 
-@dataclass(slots=True, kw_only=True)
-class TransactionLogKey(Message):
+class TransactionLogKey(Message, gc=False, kw_only=True):
     """Key in __transaction_state of a transactional id. It follows the int16 0, its type.
 
     transactional_id: Name that a transactional producer keeps over restarts (transactional.id).
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(0)
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(0)
 
     transactional_id: str = ""  # string, versions 0
 
@@ -52,13 +50,12 @@ class TransactionLogKey(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[TransactionLogKey, int]:
-        self = new(TransactionLogKey)
+        self = TransactionLogKey()
         self.transactional_id, at = read_string(data, at, False, "transactional_id")
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class PartitionsSchema:
+class PartitionsSchema(Struct, gc=False, kw_only=True):
     """Partitions that the transaction has written to and that wait for its marker; null in state Empty.
 
     topic: Name of the topic, unique in the cluster.
@@ -86,7 +83,7 @@ class PartitionsSchema:
         flexible = version >= 1
         found: list[PartitionsSchema] = []
         for _ in range(count):
-            self = new(PartitionsSchema)
+            self = PartitionsSchema()
             self.topic, at = read_string(data, at, flexible, "topic")
             self.partition_ids, at = read_numbers(data, at, flexible, "i", "partition_ids")
             if version >= 1:
@@ -97,8 +94,7 @@ class PartitionsSchema:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TransactionLogValue(Message):
+class TransactionLogValue(Message, gc=False, kw_only=True):
     """Value in __transaction_state: state of a transactional id; null if it has expired. It follows an int16, the
     version.
 
@@ -119,8 +115,8 @@ class TransactionLogValue(Message):
         epoch of its own.
     """
 
-    VALID_VERSIONS: ClassVar[range] = range(2)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1, 2)
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(1, 2)
 
     producer_id: int = 0  # int64, versions 0+
     previous_producer_id: int = -1  # int64, versions 1+, tag 0
@@ -163,7 +159,7 @@ class TransactionLogValue(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[TransactionLogValue, int]:
-        self = new(TransactionLogValue)
+        self = TransactionLogValue()
         flexible = version >= 1
         (self.producer_id,) = _Q.unpack_from(data, at)
         at += 8

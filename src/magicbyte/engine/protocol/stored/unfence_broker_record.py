@@ -6,26 +6,23 @@ UnfenceBrokerRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _IQ = struct.Struct(">iq")
 
 
-@dataclass(slots=True, kw_only=True)
-class UnfenceBrokerRecord(Message):
+class UnfenceBrokerRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a broker may lead partitions.
 
     id: Node id of the broker.
     epoch: Epoch of its registration.
     """
 
-    API_KEY: ClassVar[int | None] = 8
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 8
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     id: int = 0  # int32, versions 0+
     epoch: int = 0  # int64, versions 0+
@@ -41,7 +38,7 @@ class UnfenceBrokerRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UnfenceBrokerRecord, int]:
-        self = new(UnfenceBrokerRecord)
+        self = UnfenceBrokerRecord()
         self.id, self.epoch = _IQ.unpack_from(data, at)
         at += 12
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

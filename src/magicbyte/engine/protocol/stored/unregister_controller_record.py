@@ -6,25 +6,22 @@ UnregisterControllerRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class UnregisterControllerRecord(Message):
+class UnregisterControllerRecord(Message, gc=False, kw_only=True):
     """In the metadata log: the registration of a controller was removed.
 
     controller_id: Node id of the controller.
     """
 
-    API_KEY: ClassVar[int | None] = 29
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 29
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     controller_id: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
@@ -39,7 +36,7 @@ class UnregisterControllerRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UnregisterControllerRecord, int]:
-        self = new(UnregisterControllerRecord)
+        self = UnregisterControllerRecord()
         (self.controller_id,) = _I.unpack_from(data, at)
         at += 4
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)

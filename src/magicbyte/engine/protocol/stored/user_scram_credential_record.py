@@ -6,11 +6,8 @@ UserScramCredentialRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_bytes,
     read_string,
     read_unknown_tags,
@@ -24,8 +21,7 @@ _B = struct.Struct(">b")
 _I = struct.Struct(">i")
 
 
-@dataclass(slots=True, kw_only=True)
-class UserScramCredentialRecord(Message):
+class UserScramCredentialRecord(Message, gc=False, kw_only=True):
     """In the metadata log: a user has a credential for a mechanism.
 
     name: Name of the user.
@@ -36,9 +32,9 @@ class UserScramCredentialRecord(Message):
     iterations: Rounds of hashing.
     """
 
-    API_KEY: ClassVar[int | None] = 11
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 11
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     name: str = ""  # string, versions 0+
     mechanism: int = 0  # int8, versions 0+
@@ -63,7 +59,7 @@ class UserScramCredentialRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UserScramCredentialRecord, int]:
-        self = new(UserScramCredentialRecord)
+        self = UserScramCredentialRecord()
         self.name, at = read_string(data, at, True, "name")
         (self.mechanism,) = _B.unpack_from(data, at)
         at += 1

@@ -6,25 +6,22 @@ ZkMigrationStateRecord: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import new, read_unknown_tags, write_tags
+from magicbyte.engine.protocol.fields import read_unknown_tags, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _B = struct.Struct(">b")
 
 
-@dataclass(slots=True, kw_only=True)
-class ZkMigrationStateRecord(Message):
+class ZkMigrationStateRecord(Message, gc=False, kw_only=True):
     """In the metadata log: how far the migration from ZooKeeper is.
 
     zk_migration_state: 0 none, 1 pre-migration, 2 migration, 3 post-migration.
     """
 
-    API_KEY: ClassVar[int | None] = 21
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 21
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     zk_migration_state: int = 0  # int8, versions 0+
     unknown_tags: Tags = ()
@@ -39,7 +36,7 @@ class ZkMigrationStateRecord(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[ZkMigrationStateRecord, int]:
-        self = new(ZkMigrationStateRecord)
+        self = ZkMigrationStateRecord()
         (self.zk_migration_state,) = _B.unpack_from(data, at)
         at += 1
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
