@@ -24,6 +24,7 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pytest
+from msgspec import Struct
 
 import golden_data
 import magicbyte
@@ -118,7 +119,9 @@ def lines_of_class(kind: type[Any]) -> Iterator[str]:
     """Yield a line for each public attribute of a class."""
     members = {**vars(kind.__bases__[0]), **vars(kind)} if kind is magicbyte.Client else vars(kind)
     fields: tuple[str, ...] = getattr(kind, "_fields", ())
-    if dataclasses.is_dataclass(kind):
+    if issubclass(kind, Struct):
+        fields = kind.__struct_fields__
+    elif dataclasses.is_dataclass(kind):
         fields = tuple(each.name for each in dataclasses.fields(kind))
     annotations = inspect.get_annotations(kind)
     found = {name: f"{name}: {written(annotations[name])}" for name in fields}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import io
 import json
 import logging
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from msgspec import Struct
 
 import magicbyte.access.client.connection as connection
 from cli.command import run
@@ -67,14 +67,14 @@ def poisoned(found: Any, choose: Callable[[Path_], bool]) -> Any:
     """Put what is hostile behind the texts of an answer that are chosen."""
     if isinstance(found, list | tuple):
         return type(found)(poisoned(each, choose) for each in found)
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        for field in dataclasses.fields(found):
-            value = getattr(found, field.name)
-            if isinstance(value, str | None) and ("str" in str(field.type)):
-                if choose((type(found).__name__, field.name)):
-                    setattr(found, field.name, (value or "") + HOSTILE)
+    if isinstance(found, Struct):
+        for name in found.__struct_fields__:
+            value = getattr(found, name)
+            if isinstance(value, str | None) and "str" in type(found).__annotations__[name]:
+                if choose((type(found).__name__, name)):
+                    setattr(found, name, (value or "") + HOSTILE)
             else:
-                setattr(found, field.name, poisoned(value, choose))
+                setattr(found, name, poisoned(value, choose))
     return found
 
 

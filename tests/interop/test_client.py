@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders import base64_text, unbase64
 from interop import jvm

@@ -6,10 +6,10 @@ Known ones of Kafka's past are among them: KIP-101's lost records and diverging 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from magicbyte.engine.replication import election, fetcher
 from magicbyte.engine.replication.leader import LeaderPartition

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from magicbyte.engine.log.files import checkpoints, producer_snapshot
 from magicbyte.engine.log.files import filesystem as log_files

@@ -6,8 +6,10 @@ Keys are the names that Kafka's dump tool prints; dump_text.py converts them to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from magicbyte.engine.codecs import Codec, Lz4Header, decompress
 from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError, ProtocolError

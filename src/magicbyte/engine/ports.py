@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -28,8 +29,7 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-@dataclass(frozen=True, slots=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True):
     """An entry of a directory. `size` is in bytes, 0 for a directory."""
 
     path: str
@@ -214,8 +214,7 @@ class Moment(NamedTuple):
         return cls(now_ms, now_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A node of the metadata tree: its data, and the fields of ZooKeeper's Stat.
 
     `version` counts the changes of its data, `cversion` the changes of its children. `czxid`, `mzxid` and `pzxid` are
@@ -235,8 +234,7 @@ class Node:
     child_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class CreateNode:
+class CreateNode(Struct, frozen=True):
     """Create a node; its parent must exist. `sequence`: append ten digits to its name, increasing per parent."""
 
     path: str
@@ -245,8 +243,7 @@ class CreateNode:
     sequence: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetNode:
+class SetNode(Struct, frozen=True):
     """Change a node's data, if it has this version; -1 matches any version."""
 
     path: str
@@ -254,16 +251,14 @@ class SetNode:
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteNode:
+class DeleteNode(Struct, frozen=True):
     """Delete a node without children, if it has this version; -1 matches any version."""
 
     path: str
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CheckNode:
+class CheckNode(Struct, frozen=True):
     """Fail unless the node has this version; -1 matches any version."""
 
     path: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 LINES: Final = (
     *("0.8.0", "0.8.1", "0.8.2", "0.9.0", "0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"),
@@ -34,8 +35,7 @@ class MarkerRule(enum.Enum):
     TIMESTAMP = "2.4.1"
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """One release, such as 3.9.1. A line, such as 3.9, stands for its latest release. `number` is for comparisons."""
 
     version: str

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.access.client import Client
 from magicbyte.access.client.fetch import ClosedSets, FetchOptions, read_sets
@@ -44,8 +46,7 @@ _LOOK_UPS, LOOK_UP_INTERVAL_S = 3, 1.0  # of an end offset below the position, a
 _log = logger("magicbyte.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class LivePartition:
+class LivePartition(Struct, frozen=True):
     """A partition of a cluster, with its first and end offsets at the time of the look-up."""
 
     topic: str

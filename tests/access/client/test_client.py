@@ -3,10 +3,10 @@
 import asyncio
 import itertools
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from access.client.broker import METADATA, ScriptedBroker, cluster
 from magicbyte.access.client import Client, admin, groups

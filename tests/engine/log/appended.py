@@ -1,8 +1,7 @@
 """What the tests of index files share: golden segments, and the smallest batches that a log can be made of."""
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from golden_data import Case
 from magicbyte.engine.log.files.index_writer import IndexRules, SegmentIndexer, SegmentIndexes

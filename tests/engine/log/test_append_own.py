@@ -1,7 +1,5 @@
 """Sets that the broker has encoded are stored as the general path stores them, without a look inside."""
 
-from dataclasses import fields
-
 import pytest
 
 from magicbyte.engine.codecs import Codec
@@ -61,7 +59,7 @@ def facts(stored: RecordSet) -> dict[str, object]:
         "bytes": bytes(stored),
         "headers": [[getattr(batch, name) for name in header if name != "buffer"] for batch in stored.batches],
         "batches": [bytes(batch.buffer) for batch in stored.batches],
-        **{each.name: getattr(stored, each.name) for each in fields(stored) if each.name not in left_out},
+        **{name: getattr(stored, name) for name in stored.__struct_fields__ if name not in left_out},
     }
 
 

@@ -1,9 +1,9 @@
 """Kafka's rules for its cleaner, situation by situation; the numbers are those of docs/evidence/checks.md."""
 
-import dataclasses
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from engine.log.compacted import DAY, NOW, Cleaned
 from magicbyte.engine.codecs import Codec, decompress
@@ -359,7 +359,7 @@ def test_23_groups_are_bounded_by_the_size_of_a_segment_and_of_its_indexes() -> 
         log.roll()
     assert group_bases(log) == [[0, 3, 6, 9]]
     for settings in ({"segment_bytes": 1}, {"segment_index_bytes": 1}):
-        log.log.config = dataclasses.replace(log.log.config, **settings)
+        log.log.config = replace(log.log.config, **settings)
         assert group_bases(log) == [[0], [3], [6], [9]]
         log.log.config = log.config
 

@@ -8,13 +8,13 @@ wrote (likewise, up to 3.9.0).
 import bisect
 import itertools
 import re
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from engine.log.appended import batch_of, batch_of_two, indexes_of, is_plain, rules_of
 from golden_data import GOLDEN, Case, log_case, log_cases

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import threading
 import uuid
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import pytest
+from msgspec.structs import replace
 
 from engine.log.builders import fill
 from magicbyte.engine.errors import (

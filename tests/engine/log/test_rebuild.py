@@ -1,12 +1,13 @@
 """Rebuilt index files and snapshots beside those that brokers left: what counts as the same, and what is reported."""
 
+import dataclasses
 import itertools
 import random
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from engine.log.appended import batch_of, is_plain, rules_of
 from golden_data import Case, log_case, log_cases
@@ -69,7 +70,7 @@ def test_a_log_is_read_once_for_all_releases_that_may_have_written_it() -> None:
                 read.append(file.size)
             return file
 
-    partition = replace(partition_of(log_case("0.11.0.3/txn-lz4")), files=Counting())
+    partition = dataclasses.replace(partition_of(log_case("0.11.0.3/txn-lz4")), files=Counting())
     assert recognise(partition) is not None
     logs = [segment.log.size for segment in partition.segments]
     assert read == [*logs, *logs], "each is looked at for its format, and read"

@@ -1,9 +1,9 @@
 """The index entries that a set gets: many small messages are walked over at once, not one by one."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.log.append.prepare import prepare

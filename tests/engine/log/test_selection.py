@@ -1,9 +1,9 @@
 """Which entries of a block may hold selected records."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.log.appended import batch_of
 from magicbyte.engine.log.files.directory import discover

@@ -1,9 +1,9 @@
 """Partition folders and log directories as they are written: Kafka's own, made again from their bytes."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from engine.log.appended import batch_of_two, is_plain, rules_of
 from golden_data import Case, Stage, log_cases

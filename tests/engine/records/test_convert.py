@@ -2,12 +2,12 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 import golden_data
 from engine.records.enriched_control import build_enriched_control

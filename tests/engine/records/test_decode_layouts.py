@@ -3,9 +3,9 @@
 import random
 import struct
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from fuzz.agreement import assert_agreement, kernels, outcome
 from magicbyte.engine.codecs import Codec

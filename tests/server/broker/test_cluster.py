@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from builders import hurried
 from interop import racing

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct, field
 
 from magicbyte.access.client.client import BrokerNode, Client, ClusterMetadata, only
 from magicbyte.engine.errors import BrokerError, ErrorCode, NetworkError, UnsupportedVersionError
@@ -58,8 +59,7 @@ class ConfigResource(enum.IntEnum):
     BROKER = 4
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True):
     """A topic to create. `assignments`: the brokers of each partition, in place of the two numbers, which are then -1.
 
     For brokers from 2.4 on, -1 without assignments stands for their own settings.
@@ -72,8 +72,7 @@ class NewTopic:
     assignments: Sequence[Sequence[int]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SettingInForce:
+class SettingInForce(Struct, frozen=True):
     """A setting in force. `is_own`: set for this topic, or changed on this broker while it ran.
 
     `source` is the origin of the value in words; None from a broker before 1.1. The value of a sensitive setting is

@@ -6,8 +6,9 @@ import asyncio
 import difflib
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from msgspec import Struct, field
 
 from magicbyte.access.client.connection import Connection
 from magicbyte.access.client.login import Credentials
@@ -56,8 +57,7 @@ TRANSACTION: Final = 1
 """Kinds of coordinators, as FindCoordinator has them. Brokers from 0.11 on know those of transactions."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerNode:
+class BrokerNode(Struct, frozen=True):
     """A broker. Bootstrap servers have no id: -1."""
 
     id: int
@@ -69,8 +69,7 @@ class BrokerNode:
         return f"{host}:{self.port}" if self.id < 0 else f"broker {self.id} ({host}:{self.port})"
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """A partition as the cluster sees it. `leader` is a broker's id, -1 while there is none; `error` Kafka's code.
 
     `offline`: replicas that are unreachable or on a failed disk, from brokers from 1.0 on.
@@ -85,8 +84,7 @@ class Partition:
     offline: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """A topic and its partitions by number. `error` is Kafka's code, 0 if all is well. `id`: brokers from 2.8 on."""
 
     name: str
@@ -115,14 +113,12 @@ class Topic:
         }
 
 
-@dataclass(slots=True)
-class _KnownTopic:
+class _KnownTopic(Struct):
     topic: Topic
     at_ms: int
 
 
-@dataclass(slots=True)
-class ClusterMetadata:
+class ClusterMetadata(Struct):
     """The latest metadata of the cluster. `controller` is the id of the broker for changes, None before 0.10."""
 
     brokers: dict[int, BrokerNode] = field(default_factory=dict)

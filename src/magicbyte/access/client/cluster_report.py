@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from magicbyte.access.client.client import BrokerNode, Client
 from magicbyte.access.client.topic_report import PartitionReport, report_partitions
@@ -14,8 +15,7 @@ from magicbyte.engine.protocol.api_key import ApiKey
 _FIRST_WITH_CONTROLLER: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterReport:
+class ClusterReport(Struct, frozen=True):
     """A cluster as one of its brokers sees it. Partitions are those of all topics, internal ones included.
 
     `knows_controller`: whether the broker reports the controller, which brokers before 0.10 do not.

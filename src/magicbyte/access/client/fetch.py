@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from magicbyte.access.client.client import BrokerNode, only
 from magicbyte.access.client.source import Source
@@ -42,8 +43,7 @@ _COMMITTED: Final = 4  # the first version with transactions
 _CONSUMER, _ANY_REPLICA = -1, -2  # who fetches: Kafka's id of consumers that read from followers, too
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOptions:
+class FetchOptions(Struct, frozen=True):
     """How to fetch. `max_bytes` of one response, more only for a single set that is larger, up to `largest_set`.
 
     `max_wait_ms`: how long the broker waits for `min_bytes`. `committed`: without aborted or open transactions.
@@ -65,8 +65,7 @@ class FetchOptions:
 DEFAULT_FETCH: Final = FetchOptions()
 
 
-@dataclass(slots=True)
-class ClosedSets:
+class ClosedSets(Struct):
     """Whole entries in the order of their offsets: messages, wrappers, batches, as bytes; none is opened.
 
     The first may begin before the requested offset. `next_offset` is the one to fetch next. `high_watermark`,

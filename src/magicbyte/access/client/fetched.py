@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.access.client.client import Client
 from magicbyte.access.client.fetch import ClosedSets, FetchOptions, delivered_rows, read_sets
@@ -37,8 +39,7 @@ SCHEME: Final = "kafka://"
 _WITH_TIMES: Final = range(1, 10)  # versions that search by record timestamps
 
 
-@dataclass(slots=True)
-class FetchedPartition:
+class FetchedPartition(Struct):
     """A partition from its log start offset, `first`, to its high watermark when it was looked up, `end`.
 
     It is read as `SegmentReader` reads a folder. `path` is the address by which it was opened, with the partition's

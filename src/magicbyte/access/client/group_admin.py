@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.access.client.client import BrokerNode, Client, only
 from magicbyte.access.client.groups import TopicPartition
@@ -31,8 +32,7 @@ _NOT_OF_THE_NEW_PROTOCOL: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUP
 _NO_SUCH_GROUP: Final = "Dead"
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(Struct, frozen=True):
     """A group. `protocol_type` is consumer, connect, or "" if it never had a member.
 
     `state` is returned by brokers from 2.6 on, `kind` (classic, consumer, share, streams) from 3.8 on; else None.
@@ -48,8 +48,7 @@ class ListedGroup:
         return {"group": self.name, "protocolType": self.protocol_type, "kind": self.kind, "state": self.state}
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMember:
+class GroupMember(Struct, frozen=True):
     """A member and its assigned partitions. `instance_id` is None unless it is a static member."""
 
     id: str
@@ -59,8 +58,7 @@ class GroupMember:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedGroup:
+class DescribedGroup(Struct, frozen=True):
     """A group as its coordinator returns it. `state` is Dead, without members, for an unknown group.
 
     `kind`: classic, or consumer for a group of KIP-848's protocol. `assignor` is "" if there is none.

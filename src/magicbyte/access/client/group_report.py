@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NoReturn
+
+from msgspec import Struct, field
 
 from magicbyte.access.client.client import Client
 from magicbyte.access.client.group_admin import DescribedGroup, GroupMember, describe_group, list_groups
@@ -28,8 +29,7 @@ OTHER_KINDS: Final = ("share", "streams")
 _TIMES_KNOWN: Final = 1  # the first version of ListOffsets that searches by record timestamps
 
 
-@dataclass(slots=True)
-class ReportedGroup:
+class ReportedGroup(Struct):
     """A group. `described` is None with brokers before 0.9, which have no members."""
 
     name: str
@@ -62,8 +62,7 @@ class ReportedGroup:
             raise BrokerError(f"{task} {self.name}", ErrorCode.NON_EMPTY_GROUP, broker="the cluster", detail=detail)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPlace:
+class GroupPlace(Struct, frozen=True):
     """The position of a group in a partition. `end` is None if it is unknown; `kept_in`: "kafka" or "zookeeper"."""
 
     topic: str
@@ -88,8 +87,7 @@ class GroupPlace:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class GroupReport:
+class GroupReport(Struct, frozen=True):
     """A group with the partitions for which it has offsets or assignments."""
 
     group: ReportedGroup
@@ -207,16 +205,14 @@ async def _not_found(client: Client, name: str) -> NoReturn:
 # ---- offset resets
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetTarget:
+class OffsetTarget(Struct, frozen=True):
     """The target of a reset: `number` is an offset, a time in ms, or a shift by a number of records."""
 
     kind: Kind
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """The reset of a group in a partition. `wanted`: the offset before it was clamped to `start` and `end`."""
 
     topic: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.access.client.client import BrokerNode, Client
 from magicbyte.access.client.compressed import as_produced
@@ -39,8 +41,7 @@ _OLD = range(3)
 _PRODUCER_ID = range(6)
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceOptions:
+class ProduceOptions(Struct, frozen=True):
     """How to produce. `acks`: ACKS_ALL, 1 or 0 (no answer). `timeout_ms`: for the replicas.
 
     `format` None: the latest that the broker takes. `batch_bytes`: of the records of one set, before compression.

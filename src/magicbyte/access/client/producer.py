@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
+
+from msgspec import Struct, field
 
 from magicbyte.access.client.groups import TopicPartition
 from magicbyte.access.client.partitioning import partition_of
@@ -26,8 +27,7 @@ _OBJECT_BYTES: Final = 200  # memory of a record's objects, about
 _OVERHEAD: Final = 16  # approximate bytes of a record besides its key, value and headers
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(Struct):
     """The records waiting for one partition, and the task that sends them batch by batch."""
 
     records: list[Record] = field(default_factory=list)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+from msgspec import Struct
 
 from magicbyte.access.client.admin import ConfigResource, alter_configs, describe_configs
 from magicbyte.access.client.client import Client
@@ -89,8 +90,7 @@ def dump_plan(assignment: Mapping[TopicPartition, Sequence[int]]) -> dict[str, A
 # ---- the moves
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A partition, its replicas before the move (`current`), and afterwards (`target`)."""
 
     partition: TopicPartition
@@ -201,8 +201,7 @@ async def unthrottle(client: Client, topics: Iterable[str]) -> bool:
 # ---- progress
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentProgress:
+class ReassignmentProgress(Struct, frozen=True):
     """The progress of moves: partitions that have their target, that are moving, and that are neither.
 
     `copied` of `to_copy` bytes are on the brokers being added, for the moves in progress.

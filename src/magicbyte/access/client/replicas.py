@@ -7,8 +7,9 @@ ones 2.4), KIP-455 (reassignment: 2.4), KIP-113 and KIP-827 (log directories: 1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from magicbyte.access.client.client import BrokerNode, Client
 from magicbyte.access.client.groups import by_topic
@@ -37,8 +38,7 @@ TIMEOUT_MS: Final = 30_000  # for the controller
 _WITH_ELECTION_TYPE: Final = range(1, 3)  # versions of ElectLeaders
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOutcome:
+class PartitionOutcome(Struct, frozen=True):
     """The controller's result for one partition: `error` is None if the request succeeded."""
 
     partition: TopicPartition
@@ -60,8 +60,7 @@ class PartitionOutcome:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(Struct, frozen=True):
     """A reassignment in progress: the current replicas of a partition, and those being added and removed."""
 
     replicas: tuple[int, ...]
@@ -74,8 +73,7 @@ class Reassignment:
         return tuple(broker for broker in self.replicas if broker not in self.removing)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaOnDisk:
+class ReplicaOnDisk(Struct, frozen=True):
     """A replica of a broker. `offset_lag` is behind the high watermark, or for a future replica behind the current one.
 
     A future replica is being copied from another log directory of the same broker.
@@ -86,8 +84,7 @@ class ReplicaOnDisk:
     is_future: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedLogDir:
+class DescribedLogDir(Struct, frozen=True):
     """A log directory of a broker. `error` is Kafka's code; sizes are in bytes, None from brokers before 3.3."""
 
     path: str

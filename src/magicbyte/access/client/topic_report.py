@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.access.client.client import Client, Partition, Topic
 from magicbyte.access.client.offsets import EARLIEST, LATEST, offsets_now
@@ -24,8 +26,7 @@ MOVES_UNKNOWN: Final = (
 _STILL: Final = Reassignment((), (), ())
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
+class PartitionReport(Struct, frozen=True):
     """A partition as the cluster sees it. `leader` is None if none is alive.
 
     `start` and `end` are None if its leader does not return them.

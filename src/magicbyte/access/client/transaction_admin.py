@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 from magicbyte.access.client.client import TRANSACTION, BrokerNode, Client, only
 from magicbyte.access.client.groups import TopicPartition, by_topic
@@ -42,8 +43,7 @@ MAX_TIMEOUT_MS: Final = 900_000
 """Kafka's default of `transaction.max.timeout.ms`: no coordinator keeps a transaction open for longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ListedTransaction:
+class ListedTransaction(Struct, frozen=True):
     """A transactional id, the state of its latest transaction, and its coordinator."""
 
     transactional_id: str
@@ -61,8 +61,7 @@ class ListedTransaction:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedTransaction:
+class DescribedTransaction(Struct, frozen=True):
     """A transactional id as its coordinator returns it. `start_ms` is -1 if no transaction is open.
 
     `partitions`: those without a marker of the latest transaction so far.
@@ -91,8 +90,7 @@ class DescribedTransaction:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionTransaction:
+class PartitionTransaction(Struct, frozen=True):
     """An open transaction in a partition, by the producer state of the partition's leader."""
 
     topic: str
@@ -116,8 +114,7 @@ class PartitionTransaction:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class HangingTransactions:
+class HangingTransactions(Struct, frozen=True):
     """Hanging transactions, and the reasons why some partitions could not be asked."""
 
     transactions: list[PartitionTransaction]

@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final, Self
+
+from msgspec.structs import replace
 
 from magicbyte.access.client.client import TRANSACTION, BrokerNode, Client
 from magicbyte.access.client.groups import Committed, TopicPartition, by_topic

@@ -6,8 +6,9 @@ broker protocol of these releases; KIP-35, KIP-511 (the response to a version th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import UnsupportedVersionError
 from magicbyte.engine.protocol import APIS, Api
@@ -17,8 +18,7 @@ from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 FIRST_FETCH_WITH_BATCHES: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerVersions:
+class BrokerVersions(Struct, frozen=True):
     """The versions that a broker supports, by API key. `release` is set if they follow from it."""
 
     ranges: dict[int, range]

@@ -11,9 +11,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct, field
 
 from magicbyte.access.clock import SystemClock, cpu_s
 from magicbyte.access.net.http import Answer, Page
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 _STARTED_S = SystemClock().now_ms() / 1000
 
 
-@dataclass(slots=True)
-class Family:
+class Family(Struct):
     """The samples of one metric, each with its labels. A counter's `name` is without its `_total`."""
 
     name: str

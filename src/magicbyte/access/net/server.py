@@ -26,10 +26,11 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from magicbyte.access.net.complaints import Complaints
 from magicbyte.access.net.memory import Budget
@@ -69,8 +70,7 @@ class AnswerPart(Protocol):
 Answer: TypeAlias = Sequence[Buffer | AnswerPart]
 
 
-@dataclass(frozen=True, slots=True)
-class MuteConnection:
+class MuteConnection(Struct, frozen=True):
     """The last part of a response, without bytes: after it the connection is muted, which means not read, for a
     while.
     """
@@ -88,8 +88,7 @@ class MuteConnection:
         """Hold nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class DelayResponse:
+class DelayResponse(Struct, frozen=True):
     """The first part of an answer, of no bytes: the others are sent after a time, without the request's memory."""
 
     ms: int
@@ -129,8 +128,7 @@ class FrameLimit(NamedTuple):
     is_kept: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PeerLimits:
+class PeerLimits(Struct, frozen=True):
     """The limits of peers: sizes in bytes, times in ms. `entrance_ms`: until a peer is authenticated.
 
     `frame_limit_of` is called with the first `HEAD` bytes of a frame of more than `SMALL_FRAME` bytes. `descriptors`:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, Self
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import InvalidConfigError, SecurityError
 
@@ -36,8 +37,7 @@ def _part(name: str, value: str) -> str:
     return f"{_SHORT.get(name, name)}={escaped}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
+class _Rule(Struct, frozen=True):
     """A rule: a pattern for the whole name, its replacement, and L, U or nothing."""
 
     pattern: re.Pattern[str]

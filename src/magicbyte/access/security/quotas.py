@@ -11,8 +11,9 @@ import enum
 import hashlib
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.cluster.quotas import NO_NAME, QuotaEntity
 from magicbyte.engine.replication.throttle import Throughput
@@ -152,8 +153,7 @@ class RecentClients(Generic[Who, T]):
             yield key, value
 
 
-@dataclass(slots=True)
-class MeteredUse:
+class MeteredUse(Struct):
     """The usage of one client, and its recent throttling: `waits_ms` in total, `waits` times."""
 
     rate: Throughput

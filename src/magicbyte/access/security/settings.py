@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlparse
 
+from msgspec import Struct
+
 from magicbyte.access.security.jaas import parse_jaas
 from magicbyte.access.security.sasl import OAUTHBEARER, PLAIN, ClientMechanism, OAuthClient, PlainClient
 from magicbyte.access.security.scram import HASHES, ScramClient
@@ -110,8 +112,7 @@ def checked_token(place: str, token: str) -> str:
     return token
 
 
-@dataclass(frozen=True, slots=True)
-class ClientSecurity:
+class ClientSecurity(Struct, frozen=True):
     """The security of a client's connections. `tls` and `login` are None if the protocol has none."""
 
     protocol: str = "PLAINTEXT"

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from magicbyte.engine.errors import InvalidConfigError
 from magicbyte.engine.extras import require
 from magicbyte.engine.log.files.filesystem import open_regular, read_regular
@@ -32,8 +34,7 @@ class Store:
     key_password: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
+class TlsSettings(Struct, frozen=True):
     """The trusted certificates (None: the system's), this side's identity (None: none), and the strictness.
 
     `checks_peer`: a broker's certificate is verified; `checks_host`: its name, too.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 _PLAINTEXT: Final = "PLAINTEXT"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEndpoint:
+class BrokerEndpoint(Struct, frozen=True):
     """The address of a broker for clients of one listener."""
 
     listener: str
@@ -24,8 +24,7 @@ class BrokerEndpoint:
         return f"{self.listener}://{host}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """A broker's registration: its endpoints, its rack, and the latest levels of features."""
 
     endpoints: tuple[BrokerEndpoint, ...]
@@ -33,8 +32,7 @@ class Registration:
     features: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumRegistration:
+class QuorumRegistration(Struct, frozen=True):
     """What a KRaft quorum knows besides of a registered broker.
 
     `incarnation`: drawn at each start. `is_fenced`: it may not lead partitions. `cordoned`: directories without new
@@ -50,8 +48,7 @@ class QuorumRegistration:
     oldest_levels: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredBroker:
+class RegisteredBroker(Struct, frozen=True):
     """A registered broker. `epoch`: the transaction id of its registration, or the offset of its record."""
 
     id: int
@@ -67,8 +64,7 @@ class RegisteredBroker:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredController:
+class RegisteredController(Struct, frozen=True):
     """A controller of a KRaft quorum."""
 
     id: int
@@ -78,8 +74,7 @@ class RegisteredController:
     is_ready_to_migrate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerElection:
+class ControllerElection(Struct, frozen=True):
     """The controller and its epoch.
 
     `won`: this session is the controller. Then its writes check that the record of the epoch has `epoch_version`, so

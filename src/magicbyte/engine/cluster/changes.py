@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import AccessControlEntry, Entries, ResourcePattern
 from magicbyte.engine.cluster.brokers import RegisteredBroker, RegisteredController
@@ -43,59 +45,51 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterIdentified:
+class ClusterIdentified(Struct, frozen=True):
     """A new cluster has its id."""
 
     cluster_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistered:
+class BrokerRegistered(Struct, frozen=True):
     """A broker has registered, under a new epoch."""
 
     broker: RegisteredBroker
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerUnregistered:
+class BrokerUnregistered(Struct, frozen=True):
     """A broker has left."""
 
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicCreated:
+class TopicCreated(Struct, frozen=True):
     """A topic was created, with partitions that may have states."""
 
     topic: TopicImage
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDeleted:
+class TopicDeleted(Struct, frozen=True):
     """A topic is gone."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class TopicIdAssigned:
+class TopicIdAssigned(Struct, frozen=True):
     """A topic from before 2.8 has an id."""
 
     name: str
     topic_id: uuid.UUID
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsCreated:
+class PartitionsCreated(Struct, frozen=True):
     """A topic has more partitions, numbered from its former number on."""
 
     topic: str
     partitions: tuple[PartitionImage, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasChanged:
+class ReplicasChanged(Struct, frozen=True):
     """A reassignment of a partition has begun, has ended, or was replaced."""
 
     partition: TopicPartition
@@ -103,71 +97,62 @@ class ReplicasChanged:
     move: OngoingMove = NO_MOVE
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionStateChanged:
+class PartitionStateChanged(Struct, frozen=True):
     """A partition has another leader, epoch or ISR, under a new version; None: its state is gone."""
 
     partition: TopicPartition
     known: KnownState | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReplaced:
+class PartitionReplaced(Struct, frozen=True):
     """All of a partition may have changed."""
 
     partition: TopicPartition
     image: PartitionImage
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsChanged:
+class SettingsChanged(Struct, frozen=True):
     """A topic or broker has these settings of its own; None: no longer any."""
 
     entity: ConfigEntity
     settings: Settings | None
 
 
-@dataclass(frozen=True, slots=True)
-class QuotasChanged:
+class QuotasChanged(Struct, frozen=True):
     """A user or client has these quotas; none are left if it is empty."""
 
     entity: QuotaEntity
     limits: Limits
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionRateChanged:
+class ConnectionRateChanged(Struct, frozen=True):
     """An address, or all without their own (None), has this limit of new connections per second; None: no limit."""
 
     address: str | None
     rate: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class AclsChanged:
+class AclsChanged(Struct, frozen=True):
     """A resource has these ACLs; none are left if it is empty."""
 
     resource: ResourcePattern
     entries: Entries
 
 
-@dataclass(frozen=True, slots=True)
-class AclAdded:
+class AclAdded(Struct, frozen=True):
     """There is another ACL, with an id."""
 
     id: uuid.UUID
     acl: AclBinding
 
 
-@dataclass(frozen=True, slots=True)
-class AclRemoved:
+class AclRemoved(Struct, frozen=True):
     """An ACL is gone; an equal one with another id stays."""
 
     id: uuid.UUID
 
 
-@dataclass(frozen=True, slots=True)
-class ScramCredentialChanged:
+class ScramCredentialChanged(Struct, frozen=True):
     """A user has this credential for a mechanism; None: no longer any."""
 
     user: str
@@ -175,16 +160,14 @@ class ScramCredentialChanged:
     credential: Credential | None
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureChanged:
+class FeatureChanged(Struct, frozen=True):
     """The cluster has this level of a feature; None: no longer any."""
 
     name: str
     level: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdsAllocated:
+class ProducerIdsAllocated(Struct, frozen=True):
     """A broker has the producer ids below `next_producer_id` that no broker had before."""
 
     broker_id: int
@@ -196,73 +179,63 @@ class ProducerIdsAllocated:
         return self.next_producer_id - PRODUCER_ID_BLOCK
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerChanged:
+class ControllerChanged(Struct, frozen=True):
     """A broker is the controller of an epoch; `NO_BROKER`: the former one has left."""
 
     controller_id: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionRequested:
+class DeletionRequested(Struct, frozen=True):
     """A topic is to be deleted."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionEnded:
+class DeletionEnded(Struct, frozen=True):
     """A requested deletion is done, or was refused."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentsRequested:
+class ReassignmentsRequested(Struct, frozen=True):
     """The reassignments that old tools request are these."""
 
     partitions: Mapping[TopicPartition, tuple[int, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class PreferredElectionsRequested:
+class PreferredElectionsRequested(Struct, frozen=True):
     """The preferred elections that old tools request are these; None: there is no request."""
 
     partitions: frozenset[TopicPartition] | None
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumControllerRegistered:
+class QuorumControllerRegistered(Struct, frozen=True):
     """A controller of the quorum has registered."""
 
     controller: RegisteredController
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumControllerUnregistered:
+class QuorumControllerUnregistered(Struct, frozen=True):
     """A controller of the quorum has left."""
 
     controller_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TokenChanged:
+class TokenChanged(Struct, frozen=True):
     """There is this delegation token; None: it is gone."""
 
     token_id: str
     token: DelegationToken | None
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperMigrationChanged:
+class ZooKeeperMigrationChanged(Struct, frozen=True):
     """The migration from ZooKeeper has this state."""
 
     state: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class DamageChanged:
+class DamageChanged(Struct, frozen=True):
     """A part of the metadata cannot be read, for this reason; None: it can be read again."""
 
     part: DamagedPart
@@ -533,10 +506,10 @@ def difference(old: ClusterImage, new: ClusterImage) -> list[ClusterChange]:
     An image does not know which broker allocated producer ids: their change has `NO_BROKER`.
     """
     changes = list[ClusterChange]()
-    for each in fields(ClusterImage):
-        before, after = getattr(old, each.name), getattr(new, each.name)
-        if each.name in _BETWEEN and before is not after and before != after:
-            changes += _BETWEEN[each.name](before, after)
+    for name in ClusterImage.__struct_fields__:
+        before, after = getattr(old, name), getattr(new, name)
+        if name in _BETWEEN and before is not after and before != after:
+            changes += _BETWEEN[name](before, after)
     if (old.controller_id, old.controller_epoch) != (new.controller_id, new.controller_epoch):
         changes.append(ControllerChanged(new.controller_id, new.controller_epoch))
     return changes

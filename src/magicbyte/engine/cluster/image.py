@@ -9,8 +9,9 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
+
+from msgspec import Struct, field
 
 from magicbyte.engine.cluster.acls import AccessControlEntry, Entries, ResourcePattern
 from magicbyte.engine.cluster.brokers import RegisteredBroker, RegisteredController
@@ -132,8 +133,7 @@ Limits: TypeAlias = Mapping[str, float]
 """The quotas of an entity, by the names of Kafka's settings."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterImage:
+class ClusterImage(Struct, frozen=True):
     """What is known of a cluster up to `position`, which grows with each change (-1: nothing is known).
 
     `topics`: by name. `topic_names`: by id. `settings`: an entity without any is absent, one whose last setting was

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypeVar
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import AccessControlEntry, AclOperation, Pattern, Permission, ResourcePattern
 from magicbyte.engine.cluster.acls import ResourceType as AclResource

@@ -6,8 +6,9 @@ Source: Kafka's AdminManager and AdminZkClient.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.changes import (
     DeletionEnded,

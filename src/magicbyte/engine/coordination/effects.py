@@ -7,8 +7,9 @@ Effects can be compared, logged and replayed. The continuation after an append i
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.message import Message
@@ -50,16 +51,14 @@ class Steps(NamedTuple):
     done: int
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
+class Producer(Struct, frozen=True):
     """A producer in whose transaction records are appended."""
 
     producer_id: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct, frozen=True):
     """The end of a transaction in a partition. `coordinator_epoch`: of the coordinator that decided it."""
 
     producer: Producer

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from magicbyte.engine.coordination.effects import Caller, Reply
 from magicbyte.engine.protocol.message import Message
 
 
-@dataclass(slots=True)
-class Gathering:
+class Gathering(Struct):
     """A request of which some appends are pending. `outcome` is its response so far, for `respond`.
 
     `waiting`: its pending appends. `is_decided`: whether no more will follow.

@@ -1,7 +1,8 @@
 """Encode and decode generated messages in records, where a version precedes them; errors are those of records."""
 
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import CorruptRecordError, ProtocolError
 from magicbyte.engine.protocol.message import Message, Writer
@@ -33,8 +34,7 @@ def write_stored(message: Message, version: int) -> bytes:
     return bytes(out)
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownKey:
+class UnknownKey(Struct, frozen=True):
     """A key of an unknown type; `data` is all of it."""
 
     version: int
@@ -45,8 +45,7 @@ class UnknownKey:
         return {"type": str(self.version), "data": "unknown"}
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownValue:
+class UnknownValue(Struct, frozen=True):
     """A value of an unknown version or record type; `data` is all of it."""
 
     version: int

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import enum
 import itertools
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.sentinels import NO_EPOCH
@@ -31,8 +33,7 @@ _REFUSAL = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(Struct, frozen=True):
     """The term of a partition. `leader_epoch` is the latest one in which it is led in this term."""
 
     number: int

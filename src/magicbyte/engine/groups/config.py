@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.coordination.deadlines import DAY_MS
 from magicbyte.engine.releases import EMPTY_GROUPS, GROUP_VALUES, OFFSET_VALUES, OFFSETS_EXPIRE_WITH_GROUP
@@ -44,8 +45,7 @@ def needed_protocol(group_value: int, offset_value: int) -> tuple[int, ...]:
 LATEST = StoredVersions(3, 3, expires_by_commit=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig:
+class GroupConfig(Struct, frozen=True, kw_only=True):
     """The coordinator's settings, with Kafka's names and defaults (`group.min.session.timeout.ms` ...).
 
     Times in ms. `stored` has the versions of stored records, and whether each offset has an expiration time of its own,

@@ -1,8 +1,9 @@
 """The metadata that consumers exchange through the group coordinator, which treats it as opaque bytes."""
 
 import base64
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.coordination.stored import read_stored
 from magicbyte.engine.errors import CorruptRecordError
@@ -25,8 +26,7 @@ class TopicPartitions(NamedTuple):
         return self._asdict()
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(Struct, frozen=True):
     """What one member subscribes to: the metadata of its JoinGroup request."""
 
     version: int
@@ -62,8 +62,7 @@ class Subscription:
         return fields
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """The partitions that the group leader assigned to one member."""
 
     version: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
+
+from msgspec import Struct
 
 from magicbyte.engine.coordination.effects import Caller, Reply, Store, Tell
 from magicbyte.engine.errors import ErrorCode
@@ -26,8 +27,7 @@ class GatheredPart(NamedTuple):
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(Struct, frozen=True):
     """Apply these offsets to a group, and answer its OffsetCommit.
 
     `codes`: by topic, the requested partitions with their errors; those without an error get that of the append.
@@ -43,8 +43,7 @@ class CommitOffsets:
     gathered: GatheredPart | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerOffsetDelete:
+class AnswerOffsetDelete(Struct, frozen=True):
     """Answer an OffsetDelete. `codes` as in `CommitOffsets`, but the append's error is that of the whole response.
 
     `gathered`: the part of a long request; None: all of a request.
@@ -55,16 +54,14 @@ class AnswerOffsetDelete:
     gathered: GatheredPart | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EndGroupDelete:
+class EndGroupDelete(Struct, frozen=True):
     """Record the outcome for one group of a DeleteGroups; the last one answers. `number`: of its `Gathering`."""
 
     number: int
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class AssignMembers:
+class AssignMembers(Struct, frozen=True):
     """Give the members of a generation their assignments, by member id, unless the group has changed meanwhile.
 
     Every group has a unique `leader`, even one with the name of a deleted group.
@@ -76,8 +73,7 @@ class AssignMembers:
     assignments: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerReplacement:
+class AnswerReplacement(Struct, frozen=True):
     """Answer the JoinGroup of an instance that returned as a new member. `told_leader`: the previous leader."""
 
     caller: Caller
@@ -86,8 +82,7 @@ class AnswerReplacement:
     told_leader: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransaction:
+class EndTransaction(Struct, frozen=True):
     """Apply or discard the offsets that a producer has committed; report to the writer of the marker (`ticket`)."""
 
     ticket: Hashable

@@ -12,8 +12,9 @@ Invariants:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from itertools import groupby
+
+from msgspec import Struct, field
 
 from magicbyte.engine.coordination.replay import LogRecord, keyed_records
 from magicbyte.engine.groups.records import (
@@ -32,8 +33,7 @@ from magicbyte.engine.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from magicbyte.engine.records.scan import BatchTable, scan
 
 
-@dataclass(slots=True)
-class LoadedPartition:
+class LoadedPartition(Struct):
     """The groups of a partition, and the offsets of all of them.
 
     `pending`: offsets of open transactions, by group, as `Group.pending_offsets`. `passed_over` counts records of

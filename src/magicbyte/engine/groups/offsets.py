@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from magicbyte.engine.coordination.decider import Work
 from magicbyte.engine.coordination.effects import Caller, Marker, Producer, Reply, Steps, Store, Tell
@@ -485,8 +487,7 @@ def deleted(table: GroupTable, then: AnswerOffsetDelete, code: ErrorCode) -> Seq
     return table.gatherings.stored(then.gathered.number)
 
 
-@dataclass(slots=True)
-class _Deletion:
+class _Deletion(Struct):
     """The outcome of an OffsetDelete so far: the codes of its parts, and the error of the whole."""
 
     parts: list[tuple[TopicCodes, ...]] = field(default_factory=list)

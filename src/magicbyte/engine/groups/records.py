@@ -5,8 +5,10 @@ with their bytes, because a log may come from a later broker. The stored forms: 
 """
 
 import uuid
-from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from magicbyte.engine.coordination.stored import UnknownKey, UnknownValue, read_stored, write_stored
 from magicbyte.engine.errors import CorruptRecordError
@@ -23,8 +25,7 @@ _MEMBER_BYTES = 100  # estimate for its ids and times
 CONSUMER = "consumer"  # the protocol type whose subscriptions and assignments can be decoded
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitKey:
+class OffsetCommitKey(Struct, frozen=True):
     """The key of an offset that `group` committed."""
 
     version: int  # 0 or 1
@@ -43,8 +44,7 @@ class OffsetCommitKey:
         return write_stored(key, self.version)
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadataKey:
+class GroupMetadataKey(Struct, frozen=True):
     """The key of the metadata of `group`."""
 
     group: str
@@ -58,8 +58,7 @@ class GroupMetadataKey:
         return write_stored(group_metadata.GroupMetadataKey(group=self.group), GROUP_KEY)
 
 
-@dataclass(frozen=True, slots=True)
-class LaterGroupKey:
+class LaterGroupKey(Struct, frozen=True):
     """A key of the newer group protocols. `name` is Kafka's name of the record; `fields` have Kafka's names."""
 
     version: int
@@ -71,8 +70,7 @@ class LaterGroupKey:
         return {"type": str(self.version), "data": self.fields}
 
 
-@dataclass(frozen=True, slots=True)
-class LaterGroupValue:
+class LaterGroupValue(Struct, frozen=True):
     """A value of the newer group protocols: its fields by Kafka's names, topic ids and bytes in base64."""
 
     version: int
@@ -83,8 +81,7 @@ class LaterGroupValue:
         return {"version": str(self.version), "data": self.fields}
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitValue:
+class OffsetCommitValue(Struct, frozen=True):
     """A committed offset. Fields that its version does not have are -1 or None."""
 
     version: int
@@ -120,8 +117,7 @@ class OffsetCommitValue:
         return write_stored(value, self.version)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMember:
+class StoredMember(Struct, frozen=True):
     """A member of a group. `subscription` and `assignment` are opaque bytes of its protocol."""
 
     member_id: str
@@ -147,8 +143,7 @@ class StoredMember:
         return fields
 
 
-@dataclass(frozen=True, slots=True)
-class GroupMetadataValue:
+class GroupMetadataValue(Struct, frozen=True):
     """A group at the end of a rebalance, or empty."""
 
     version: int
@@ -179,10 +174,7 @@ class GroupMetadataValue:
 
     def to_bytes(self) -> bytes:
         """Return the encoded value, in its version; fields that the version does not have are omitted."""
-        members = [
-            group_metadata.MemberMetadata(**{each.name: getattr(member, each.name) for each in fields(member)})
-            for member in self.members
-        ]
+        members = [group_metadata.MemberMetadata(**asdict(member)) for member in self.members]
         value = group_metadata.GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import UnsupportedVersionError
 from magicbyte.engine.protocol.api_key import ApiKey
@@ -14,8 +15,7 @@ _CONTROLLED_SHUTDOWN: Final = ApiKey.CONTROLLED_SHUTDOWN.value  # plain numbers:
 _API_VERSIONS: Final = ApiKey.API_VERSIONS.value
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
+class Api(Struct, frozen=True):
     """One of Kafka's APIs. `name` is Kafka's, such as `Produce`; `module` is that of its messages."""
 
     key: int

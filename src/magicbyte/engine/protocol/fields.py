@@ -20,7 +20,6 @@ from magicbyte.engine.protocol.message import Records, Tags, Writable, Writer, b
 
 T = TypeVar("T")
 
-new: Final = object.__new__
 NULL_UUID: Final = uuid.UUID(int=0)  # what Kafka writes for "no id"
 
 
@@ -329,7 +328,7 @@ def read_uuid(data: memoryview, at: int) -> tuple[uuid.UUID, int]:
     number = int.from_bytes(data[at:end], "big")
     if not number:
         return NULL_UUID, end
-    found = new(uuid.UUID)  # its constructor takes three times as long
+    found = object.__new__(uuid.UUID)  # its constructor takes three times as long
     object.__setattr__(found, "int", number)
     object.__setattr__(found, "is_safe", uuid.SafeUUID.unknown)
     return found, end

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import ProtocolError, UnsupportedVersionError
 from magicbyte.engine.protocol.api import Api
@@ -134,8 +135,7 @@ class Frames:
         return frame_size(data, self.largest)
 
 
-@dataclass(frozen=True, slots=True)
-class FramedRequest:
+class FramedRequest(Struct, frozen=True):
     """A request as received: its API, header and body."""
 
     api: Api

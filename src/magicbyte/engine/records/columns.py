@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.compiled.kernel import Ints, worth_compiling
 from magicbyte.engine.extras import require
@@ -35,8 +36,7 @@ class Record(NamedTuple):
     partition: int | None = None
 
 
-@dataclass(slots=True)
-class BytesColumn:
+class BytesColumn(Struct):
     """Keys, values or header cells: cell i is `length[i]` bytes (-1: null) of `data` from `start[i]` on.
 
     Shapes: start, length (n,) lists or int32 arrays. `packed`: the cells are adjacent, and `start` has one more
@@ -105,8 +105,7 @@ class BytesColumn:
         return pa.Array.from_buffers(kind or pa.binary(), len(length), buffers, null_count=nulls)
 
 
-@dataclass(slots=True)
-class HeaderColumns:
+class HeaderColumns(Struct):
     """Headers of all records, in order: `count[i]` of them belong to record i."""
 
     count: Ints
@@ -151,8 +150,7 @@ class HeaderColumns:
         return pa.ListArray.from_arrays(pa.array(ends), pairs, mask=pa.array(count == 0))
 
 
-@dataclass(slots=True)
-class RecordColumns:
+class RecordColumns(Struct):
     """Records in offset order: arrays of `offset`, `timestamp` (ms, -1 none) and `timestamp_type` (Kafka's numbers).
 
     Shapes: (n,), lists for few records and NumPy arrays for many; `np.asarray` accepts both. `key`, `value` and

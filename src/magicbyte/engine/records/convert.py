@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from magicbyte.engine.codecs import Codec, Lz4Header, compress, decompress, lz4_header_checksum
 from magicbyte.engine.compiled.kernel import Ints
@@ -44,8 +45,7 @@ from magicbyte.engine.wire.checksum import Buffer
 DEFAULT_BATCH_BYTES = 64 << 10
 
 
-@dataclass(slots=True)
-class ConversionReport:
+class ConversionReport(Struct):
     """Counts of converted records, and of data that the target format cannot hold. Sizes are in bytes.
 
     An entry is a batch, a wrapper, or a row of plain messages. `records` counts converted records only, without those
@@ -182,8 +182,7 @@ def convert(
     report.bytes_cut += len(view) - table.end
 
 
-@dataclass(slots=True)
-class _Conversion:
+class _Conversion(Struct):
     table: BatchTable
     target: Format
     codec: Codec | None

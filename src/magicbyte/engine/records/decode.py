@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from magicbyte.engine.codecs import Codec, Lz4Header, OutputFull, decompress_into, lz4_read_kernels
 from magicbyte.engine.compiled.checksums import CASTAGNOLI, IEEE
@@ -61,8 +62,7 @@ _KINDS = 8  # codecs per kind of entry
 _PLAIN = 2 * _KINDS  # the kind of uncompressed v2 batches
 
 
-@dataclass(frozen=True, slots=True)
-class DecodeOptions:
+class DecodeOptions(Struct, frozen=True):
     """Which parts to decode, and which checks to make.
 
     `keys`, `values`, `headers`: whether to decode them. `packed`: copy cells without gaps, as Arrow needs them

@@ -7,10 +7,10 @@ cryptographic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from magicbyte.engine.compiled.kernel import worth_compiling
 from magicbyte.engine.errors import CorruptRecordError
@@ -54,8 +54,7 @@ class Digest(NamedTuple):
 NOTHING = Digest()
 
 
-@dataclass(slots=True)
-class RecordHashes:
+class RecordHashes(Struct):
     """Hashes of records. Shapes: (n,); int64 offsets and timestamps, int8 types, uint64 hashes.
 
     `headers` is 0 for a record without headers.

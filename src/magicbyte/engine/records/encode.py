@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.codecs import Codec, compress
 from magicbyte.engine.codecs import lz4_kernels as lz4
@@ -114,8 +115,7 @@ _FOLLOWS: Final = (None,) * 5  # the fields up to max_timestamp: all follow from
 _HEADER_PLACES: Final = len(_FOLLOWS)
 
 
-@dataclass(frozen=True, slots=True)
-class OldFrames:
+class OldFrames(Struct, frozen=True):
     """The matches of the LZ4 frames from which the columns of a `RowWriter` were decoded.
 
     `places`: PLACES integers (see repack_kernels.py) for each batch or wrapper to write; `matches` of all of them.

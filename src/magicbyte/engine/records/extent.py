@@ -5,8 +5,9 @@ For a single entry use `header.extent_of`, or the properties of its view.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import replace
 
 from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES, DecodeOptions, decode_rows
 from magicbyte.engine.records.enriched import EnrichedMessage

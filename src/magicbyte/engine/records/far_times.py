@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,8 +17,7 @@ MILLIS_COLUMN = "timestampMillis"
 _MOST_MILLIS = ((1 << 63) - 1) // 1000
 
 
-@dataclass(slots=True)
-class FarTimestamps:
+class FarTimestamps(Struct):
     """Count the timestamps that int64 cannot hold in microseconds: those beyond the years -290308 and 294247, for
     instance nanoseconds that were produced as milliseconds.
 

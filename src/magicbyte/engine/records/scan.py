@@ -6,8 +6,9 @@ It reads a magic byte, a size and a few header fields. It verifies no checksum a
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from magicbyte.engine.compiled.kernel import Ints, worth_compiling
 from magicbyte.engine.errors import CorruptRecordError
@@ -45,8 +46,7 @@ GROUP_BYTES = 4 << 20  # of records per RecordColumns: enough that the Python co
 _ROWS_AT_FIRST = 1024
 
 
-@dataclass(slots=True)
-class BatchTable:
+class BatchTable(Struct):
     """One row per entry of `buffer`: v0 or v1 message, wrapper, v2 batch, enriched message or wrapper.
 
     Each column is a list (small slices) or an int64 array: `position` and `size` in bytes, including the 12 bytes of

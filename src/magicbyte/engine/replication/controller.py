@@ -26,8 +26,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
@@ -41,8 +43,7 @@ BEING_DELETED: Final = -2
 """Used instead of a leader: UpdateMetadata's mark of a topic that is being deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateChange:
+class StateChange(Struct, frozen=True):
     """A state to write, if the node has `expected_version`, or does not exist (`NEW_NODE`)."""
 
     partition: TopicPartition
@@ -50,8 +51,7 @@ class StateChange:
     expected_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentChange:
+class AssignmentChange(Struct, frozen=True):
     """The replicas of a partition to write into its topic's node, and the reassignment in progress."""
 
     partition: TopicPartition
@@ -59,8 +59,7 @@ class AssignmentChange:
     move: OngoingMove = NO_MOVE
 
 
-@dataclass(frozen=True, slots=True)
-class IsrWish:
+class IsrWish(Struct, frozen=True):
     """The ISR that a leader requests (AlterPartition), to replace that in `version` of the node."""
 
     leader_epoch: int
@@ -68,53 +67,46 @@ class IsrWish:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class IsrAnswer:
+class IsrAnswer(Struct, frozen=True):
     """The result of an `IsrWish`: the current state, None with an error code."""
 
     error: ErrorCode
     known: KnownState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WriteStates:
+class WriteStates(Struct, frozen=True):
     """Write states; then call `states_written`. Each is written or refused individually."""
 
     changes: tuple[StateChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadStates:
+class ReadStates(Struct, frozen=True):
     """Read states; then call `states_read`."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WriteAssignments:
+class WriteAssignments(Struct, frozen=True):
     """Write replicas of partitions into the nodes of their topics; then call `assignments_written`."""
 
     changes: tuple[AssignmentChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsr:
+class LeaderAndIsr(Struct, frozen=True):
     """Send a broker its roles as leader and follower."""
 
     broker_id: int
     orders: tuple[PartitionOrder, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateMetadata:
+class UpdateMetadata(Struct, frozen=True):
     """Send a broker all live brokers, and these partitions; a leader of `BEING_DELETED` removes one."""
 
     broker_id: int
     orders: tuple[PartitionOrder, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StopReplicas:
+class StopReplicas(Struct, frozen=True):
     """Tell a broker to stop fetching partitions, and to delete their logs (`deletes`): then call `replicas_deleted`."""
 
     broker_id: int
@@ -122,8 +114,7 @@ class StopReplicas:
     deletes: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTopic:
+class RemoveTopic(Struct, frozen=True):
     """Remove a topic from the tree: no broker has a replica of it."""
 
     name: str

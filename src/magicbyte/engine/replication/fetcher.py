@@ -18,8 +18,9 @@ Calls are made one at a time. A crash loses all of it: the next start compares t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
@@ -67,8 +68,7 @@ class FollowerLog(Protocol):
         """Return the smallest epoch above `epoch`; -1 if there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class EpochQuestion:
+class EpochQuestion(Struct, frozen=True):
     """Ask for the end offset of a leader epoch (OffsetForLeaderEpoch). `leader_epoch` is the leader's current one."""
 
     partition: TopicPartition
@@ -76,8 +76,7 @@ class EpochQuestion:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchFrom:
+class FetchFrom(Struct, frozen=True):
     """Fetch records of one partition from `offset` on, which acknowledges all before it.
 
     `last_epoch` is that of the follower's last record (from version 12 on the leader compares it).
@@ -90,22 +89,19 @@ class FetchFrom:
     last_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AskEpochs:
+class AskEpochs(Struct, frozen=True):
     """Send one OffsetForLeaderEpoch, then call `epochs_answered`, or `failed`."""
 
     questions: tuple[EpochQuestion, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AskOffsets:
+class AskOffsets(Struct, frozen=True):
     """Send ListOffsets for the earliest and the latest offset of each, then call `offsets_answered`, or `failed`."""
 
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Struct, frozen=True):
     """Send one Fetch, then call `fetched` for each partition of the response, or `failed`.
 
     The leader may wait for records no longer than until `until_ms`, when another partition can be fetched, too.
@@ -115,8 +111,7 @@ class Fetch:
     until_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Send nothing before `until_ms`; None: before a partition is added."""
 
     until_ms: int | None
@@ -125,8 +120,7 @@ class Wait:
 Step: TypeAlias = AskEpochs | AskOffsets | Fetch | Wait
 
 
-@dataclass(frozen=True, slots=True)
-class Truncate:
+class Truncate(Struct, frozen=True):
     """Truncate a log to an offset, or delete all of it (`fully`) and begin there.
 
     `known_epoch` ends there in the leader's log; it is given to `follow` if the log could not be truncated.
@@ -138,8 +132,7 @@ class Truncate:
     known_epoch: int = NO_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(Struct, frozen=True):
     """Append the records of a response, unchanged; then set high watermark and log start offset.
 
     The high watermark is the smaller of `high_watermark` and the log end offset after the append. The log start offset
@@ -151,8 +144,7 @@ class Append:
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """A leader's response for one partition. `diverging`: where logs diverge (version 12), or None."""
 
     error: ErrorCode
@@ -161,8 +153,7 @@ class Answered:
     diverging: EpochEnd | None = None
 
 
-@dataclass(slots=True)
-class _Followed:
+class _Followed(Struct):
     """A followed partition. `is_truncating`: the leader must first be asked for the end of the latest epoch.
 
     `is_out_of_range`: it must first be asked for its offsets. `not_before_ms`: after an error. `refusals`: consecutive

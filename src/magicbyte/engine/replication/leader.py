@@ -22,23 +22,22 @@ state node and the checkpoint of its high watermark, which is at most the old on
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.replication.state import PartitionState
 from magicbyte.engine.sentinels import NO_OFFSET
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChange:
+class IsrChange(Struct, frozen=True):
     """A change of the ISR: `state` replaces the content of the state node, if that has `expected_version`."""
 
     state: PartitionState
     expected_version: int
 
 
-@dataclass(slots=True)
-class Follower:
+class Follower(Struct):
     """The leader's view of a follower. Times are of the monotonic clock, in ms.
 
     A fetch at an offset acknowledges all records before it: `log_end_offset` is the offset of the last fetch.

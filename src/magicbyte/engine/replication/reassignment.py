@@ -7,14 +7,14 @@ targets are in sync, the others are removed. Source: Kafka's ReplicaAssignment.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class OngoingMove:
+class OngoingMove(Struct, frozen=True):
     """A reassignment in progress: the replicas to add, and those to remove at its end."""
 
     adding: tuple[int, ...] = ()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.reassignment import NO_MOVE, OngoingMove
@@ -12,8 +13,7 @@ NEW_NODE: Final = -1
 """Used instead of a version: the state node must be created."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True):
     """The leader of a partition (`NO_BROKER` for none), its epoch, the in-sync replicas, and the controller's epoch."""
 
     leader: int
@@ -29,8 +29,7 @@ class KnownState(NamedTuple):
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOrder:
+class PartitionOrder(Struct, frozen=True):
     """The roles of all brokers for a partition, as a controller orders them. `version` is that of its state.
 
     `is_new`: the replica was just created. `offline`: dead replicas.

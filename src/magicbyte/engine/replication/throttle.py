@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _ALL: Final = "*"
 _REPLICA: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottledReplicas:
+class ThrottledReplicas(Struct, frozen=True):
     """The replicas of one topic that are throttled: all, or pairs of partition and broker."""
 
     are_all: bool

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 UNDEFINED: Final = -1
 
@@ -16,8 +17,7 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truncation:
+class Truncation(Struct, frozen=True):
     """The offset to truncate to. `is_complete`: fetching can begin; else the leader must be asked again first."""
 
     offset: int
@@ -85,8 +85,7 @@ def after_doubt(answer: EpochEnd, before: EpochEnd, own: EpochEnd, own_start: in
     return Truncation(own_start, is_complete=own.end_offset == UNDEFINED)
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """Where a follower continues whose offset the leader does not have: truncated to `offset`, or `fully`."""
 
     offset: int

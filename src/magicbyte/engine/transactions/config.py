@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from magicbyte.engine.coordination.deadlines import DAY_MS
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionConfig:
+class TransactionConfig(Struct, frozen=True, kw_only=True):
     """The settings, with Kafka's names and defaults (`transaction.max.timeout.ms` ...). Times in ms.
 
     `check_interval_ms`: the delay before an action that failed is retried. `transaction_version`: the level of the

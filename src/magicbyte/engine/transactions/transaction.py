@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.sentinels import NO_EPOCH, NO_PRODUCER_ID
@@ -14,8 +15,7 @@ LAST_EPOCH: Final = 0x7FFF - 1  # the last that clients get; a fence may still a
 PROTOCOL_2: Final = 2
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Struct):
     """`value` was stored last. `pending` is the state whose record is being appended, or will follow.
 
     `unmarked`: partitions whose marker has not been acknowledged. `prepared_ms`: the date at which the current end was

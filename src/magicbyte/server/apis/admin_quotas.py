@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES, WHOLE_QUOTAS
 from magicbyte.access.security.scram import HASHES
@@ -50,8 +51,7 @@ _STEPS: Final = 20  # for an entity
 _NEAR: Final = 1e-6  # tolerance of whole numbers
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaFilter:
+class QuotaFilter(Struct, frozen=True):
     """A filter for a name. `name`: exactly that, None for the default; `is_any`: any name or the default."""
 
     name: str | None = None

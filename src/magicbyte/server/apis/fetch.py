@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
@@ -74,8 +74,7 @@ _LONGEST_LARGE_WAIT_MS: Final = 1000  # of a request that holds much memory
 _MOST_HELD_BYTES: Final = 4 << 20  # converted before the first byte of a response is sent
 
 
-@dataclass(slots=True)
-class _PartitionResult:
+class _PartitionResult(Struct):
     """What lies at one partition: `size` bytes of stored records for the reader, or an error in `data`.
 
     Records that are sent as they are stored are in `data`. Those to be converted, of `partition`, are in `stored`: they
@@ -94,8 +93,7 @@ class _PartitionResult:
     must_answer_now: bool = False
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct):
     """One pass over all partitions of a request: `size` bytes were found, `left` may still be read.
 
     `is_first`: a follower's fetch offsets acknowledge earlier records, which is applied only in the first pass.

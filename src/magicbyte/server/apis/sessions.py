@@ -6,8 +6,9 @@ Plain state: requests in, the partitions to read out. Source: Kafka's FetchSessi
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from magicbyte.engine.errors import ErrorCode
 
@@ -23,8 +24,7 @@ _NOTHING_SENT: Final = -1
 Key = tuple[str, int]
 
 
-@dataclass(slots=True)
-class _SessionPartition:
+class _SessionPartition(Struct):
     """A partition of a session: the reader's request, and the last response."""
 
     asked: FetchPartition
@@ -32,8 +32,7 @@ class _SessionPartition:
     log_start_offset: int = _NOTHING_SENT
 
 
-@dataclass(slots=True)
-class FetchSession:
+class FetchSession(Struct):
     """The partitions of one reader, in reading order: those that gave records move to the end.
 
     `used_at_ms`: the last use, by the monotonic clock.

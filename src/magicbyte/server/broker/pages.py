@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from magicbyte.access.net.descriptors import for_pages, limit
 from magicbyte.access.net.exposition import Family, counter, disk_bytes, gauge, health_page, metrics_page
@@ -68,8 +69,7 @@ _TOPIC_COUNTERS: Final[tuple[tuple[str, str, Callable[[TopicMetrics], int]], ...
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PageServices:
+class PageServices(Struct, frozen=True):
     """The parts of the broker that the pages show. `listeners`: names; `clients`: the connected clients."""
 
     runtime: Runtime

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import BrokerError, ErrorCode, MagicbyteError, UnsupportedVersionError
@@ -44,8 +45,7 @@ _VERSIONS: Final = range(FIRST_OF_BROKERS, FIRST_OF_BROKERS + 2)
 Codes = dict[TopicPartition, ErrorCode]
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(Struct):
     """A question about one transaction. `joins`: the partitions are added to it, not only verified."""
 
     transactional_id: str

@@ -7,8 +7,9 @@ import contextlib
 import contextvars
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore, Node, NodeChange, SessionListener, Watch
@@ -153,8 +154,7 @@ class _Deliveries:
         self._is_closed = True
 
 
-@dataclass(frozen=True, slots=True)
-class _OnLoop:
+class _OnLoop(Struct, frozen=True):
     """A watch or listener that is called on the loop. Equal ones compare equal, as stores require of watches."""
 
     deliveries: _Deliveries

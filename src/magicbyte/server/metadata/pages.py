@@ -11,9 +11,10 @@ import sqlite3
 import struct
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.server.metadata.sqlite import create_tables
@@ -32,8 +33,7 @@ _DEFAULT_PAGE_SIZE: Final = 4096
 _STALE_FRAMES: Final = 16  # frames in a row of an earlier log, or never written: the end of this one
 
 
-@dataclass(frozen=True, slots=True)
-class _Frame:
+class _Frame(Struct, frozen=True):
     """A page in a write-ahead log. `pages`: the size of the database if a transaction ends here, or 0.
 
     `is_sound`: it and all frames before it have the right checksums.

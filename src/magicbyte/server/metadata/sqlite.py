@@ -19,7 +19,6 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -38,7 +37,7 @@ FILE_NAME: Final = "magicbyte-metadata.sqlite"
 """The file's name in a log directory."""
 
 _FORMAT: Final = 1  # the file's user_version
-_FIELDS: Final = [field.name for field in fields(StoredNode)]
+_FIELDS: Final = StoredNode.__struct_fields__
 _VALUES: Final = attrgetter(*_FIELDS)
 _CREATE: Final = (
     f"CREATE TABLE nodes (path TEXT PRIMARY KEY, {', '.join(_FIELDS)}) WITHOUT ROWID",

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import (
     BadVersionError,
@@ -41,8 +43,7 @@ SESSION_TIMEOUT_MS = 18_000
 """The default of Kafka's `zookeeper.session.timeout.ms`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredNode:
+class StoredNode(Struct, frozen=True):
     """A node. `created` counts all children that it ever had: the next sequence number."""
 
     data: bytes
@@ -63,8 +64,7 @@ Persist = Callable[[Mapping[str, StoredNode | None], int], None]
 """Makes a transaction durable: the changed nodes, None for deleted ones, and its number."""
 
 
-@dataclass(slots=True)
-class _Change:
+class _Change(Struct):
     """A transaction in preparation: its changes, and its events in order."""
 
     zxid: int

@@ -6,8 +6,9 @@ docs/decisions/0005-conversion-while-sending.md describes how the size is announ
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct, field
 
 from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
 from magicbyte.engine.records.convert import ConversionReport, convert
@@ -23,8 +24,7 @@ CHUNK_BYTES: Final = 512 << 10
 """Stored bytes converted at a time: memory is a multiple of this, or of a single larger batch."""
 
 
-@dataclass(slots=True)
-class SliceConversion:
+class SliceConversion(Struct):
     """The conversion of one slice. `source` is the newest format in it; `time_ns` the conversion time so far."""
 
     source: Format

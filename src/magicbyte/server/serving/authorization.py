@@ -7,9 +7,9 @@ Source: Kafka's KafkaApis of 2.8; docs/broker/acls.md has the differences.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
@@ -132,8 +132,7 @@ bound to them, and the caller.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class WholeRight(Generic[M]):
+class WholeRight(Struct, Generic[M], frozen=True):
     """A right that a request needs as a whole. `refused` returns the response without it.
 
     `name` returns the name of the group or id in the message; by default the right is one to the cluster.
@@ -157,8 +156,7 @@ class WholeRight(Generic[M]):
         return caller.may(self.need, self.name(request.message))
 
 
-@dataclass(frozen=True, slots=True)
-class RowRights(Generic[M, R, A]):
+class RowRights(Struct, Generic[M, R, A], frozen=True):
     """A right that each row of a request needs, for the name in it; `whole`: another for the request before.
 
     `rows` returns the rows of a message, `only` the message with some of them, and `refuse` adds the refusal of a row

@@ -7,9 +7,10 @@ waits for its disk.
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from magicbyte.access.net.server import DelayResponse, MuteConnection
 from magicbyte.engine.errors import TooManyElementsError, UnsupportedVersionError
@@ -42,8 +43,7 @@ ELEMENT_BYTES: Final = 512
 """Memory counted for each element of a larger message: its object, and that in the response."""
 
 
-@dataclass(frozen=True, slots=True)
-class _BoundRoute:
+class _BoundRoute(Struct, frozen=True):
     """A route of one server: its handler is bound to its services."""
 
     route: Route

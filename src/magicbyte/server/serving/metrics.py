@@ -9,9 +9,10 @@ import time
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
 from operator import sub
 from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from magicbyte.engine.records.encode import Format
 
@@ -49,8 +50,7 @@ class Asking(NamedTuple):
     version: int
 
 
-@dataclass(slots=True)
-class Asked:
+class Asked(Struct):
     """The number of requests, and the time of the last response, by `now_ns`."""
 
     count: int = 0
@@ -66,8 +66,7 @@ class Conversion(NamedTuple):
     client: ClientSoftware = UNNAMED
 
 
-@dataclass(slots=True)
-class Moved:
+class Moved(Struct):
     """Received bytes, sets (for an unconverted fetch: slices, whose content is unknown), records, and time in ns.
 
     `records`: 0 if the sets were not decompressed.
@@ -79,8 +78,7 @@ class Moved:
     records: int = 0
 
 
-@dataclass(slots=True)
-class TopicMetrics:
+class TopicMetrics(Struct):
     """Counters of one topic. `recompressions_avoided`: compressed sets that were stored with their original bytes.
 
     `produce_requests` and `fetch_requests` count partitions in requests. `fetches_failed`: those with an error.
@@ -104,7 +102,7 @@ class TopicMetrics:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-_COUNTERS: Final = [each.name for each in fields(TopicMetrics) if each.type == "int"]
+_COUNTERS: Final = [name for name, kind in TopicMetrics.__annotations__.items() if kind == "int"]
 
 
 class Times:
@@ -145,8 +143,7 @@ class Times:
         return BOUNDS_NS[-1] if self.count else 0
 
 
-@dataclass(slots=True)
-class ApiMetrics:
+class ApiMetrics(Struct):
     """Counters of one API. Recent requests are only collected, in lists; `sort` counts them.
 
     Collected per request: `versions`, `totals` and `waits` (ns until the response was ready, and the part spent
@@ -176,8 +173,7 @@ class ApiMetrics:
             noted.clear()
 
 
-@dataclass(slots=True)
-class Metrics:
+class Metrics(Struct):
     """Counters of a broker since its start. `apis`: by API key; `deleted`: of deleted topics.
 
     `syncs`: times until logs were durable, for appends or `flush.ms`. `isr_shrinks`, `isr_expands` and

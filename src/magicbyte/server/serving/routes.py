@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from magicbyte.access.net.server import FrameLimit
 from magicbyte.engine.protocol import APIS
@@ -35,8 +36,7 @@ _ANY_SIZE: Final = 1 << 31  # larger than any frame: the setting is the limit
 _KEY: Final = struct.Struct(">h")
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Struct, frozen=True):
     """One API of a server: the versions it answers, its handler, the cost limits of one request, and who may send it.
 
     The lowest version is always 0: librdkafka deduces features from it, and old clients do not ask. `most_bytes`: of a

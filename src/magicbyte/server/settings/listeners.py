@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from magicbyte.access.security.settings import PROTOCOLS
 from magicbyte.engine.addresses import host_and_port
@@ -22,8 +23,7 @@ def is_loopback(host: str) -> bool:
     return _LOOPBACK.fullmatch(host) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """A listening address, and the one advertised to its clients. Port 0: any free one.
 
     `enriched`: its clients exchange closed enriched wrappers with topics in that format.

@@ -6,8 +6,10 @@ With `as.version` it offers what that release would, as far as implemented. `rel
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.api_key import ApiKey
@@ -24,8 +26,7 @@ _FIRST, _FIRST_AFTER = "0.8.2", "4.2"
 _OWN_PROTOCOL: Final = (2, 8)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """Versions by API key: those that are answered, and those in ApiVersions.
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) determine the stored forms. `tells_range`,

@@ -8,8 +8,9 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
+
+from msgspec import Struct
 
 from magicbyte.engine import releases
 from magicbyte.engine.errors import InvalidConfigError
@@ -46,8 +47,7 @@ class UpdateMode(enum.Enum):
     CLUSTER_WIDE = "cluster-wide"  # for this broker, or for all
 
 
-@dataclass(frozen=True, slots=True)
-class Setting(Generic[T]):
+class Setting(Struct, Generic[T], frozen=True):
     """One setting. `default` is text as in a file, None for none. `read` raises ValueError for an invalid value.
 
     `valid` describes the valid values. `synonyms` are used if it has no value, each with the factor that converts its

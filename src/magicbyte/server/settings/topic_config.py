@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import InvalidConfigError
 from magicbyte.engine.log.append.rules import AppendRules
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.cleaning.compaction import CompactionConfig
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSetting:
+class TopicSetting(Struct, frozen=True):
     """A topic setting: its `name`, and the broker's setting with its default, if there is one."""
 
     name: str
@@ -110,8 +111,7 @@ _BOUNDS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 _BOTH_BOUNDS = "message.timestamp.difference.max.ms"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
+class TopicConfig(Struct, frozen=True):
     """The topic settings in force, and their meaning for each part of `log/`.
 
     `settings` has the text of each by its name in `TOPIC_SETTINGS`, `values` its typed value; `cleaner` has the typed

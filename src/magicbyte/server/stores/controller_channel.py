@@ -18,9 +18,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import MagicbyteError, NetworkError
 from magicbyte.engine.ports import TopicPartition
@@ -75,8 +77,7 @@ Control: TypeAlias = LeaderAndIsr | UpdateMetadata | StopReplicas
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """The dependencies of a controller in every term. `new_id` returns topic ids, if `gives_ids`."""
 
     broker_id: int
@@ -88,8 +89,7 @@ class Surroundings:
     spawn: Spawn
 
 
-@dataclass(slots=True)
-class _WaitingOrders:
+class _WaitingOrders(Struct):
     """A queued request; `later`: merged orders of later requests of its kind, by partition, or None."""
 
     control: Control

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster import topics
 from magicbyte.engine.cluster.changes import (
@@ -67,8 +69,7 @@ _MOST_SHOWN: Final = 1000  # characters of ignored settings
 _MOST_RESOLVED: Final = 1000  # different own settings whose resolution is remembered
 
 
-@dataclass(frozen=True, slots=True)
-class ServedTopic:
+class ServedTopic(Struct, frozen=True):
     """A topic. `configs` are its own settings; `config` those in force."""
 
     name: str

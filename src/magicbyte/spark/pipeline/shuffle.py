@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.compiled.kernel import expect, worth_compiling
 from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
@@ -60,8 +61,7 @@ class HashCollisionError(MagicbyteError):
     """Raised if two keys have the same hash of 128 bits. Another run uses other secrets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """The input of all tasks: the log, its cleanable range, the folder for marks. `secrets`: two of 16 bytes.
 
     `segments`: base offset, and the base offset of the next segment or the end of the cleanable range. `aborted`: the
@@ -115,8 +115,7 @@ def run(context: SparkContext, job: Job) -> int | str:
     return sum(each for each in found if isinstance(each, int)) if damage is None else damage
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """The marks of some segments. `begin`, `end`, `keys`: offsets and number of keys of all segments of the job."""
 
     folder: str
@@ -140,8 +139,7 @@ def marks_of(job: Job, keys: int) -> Marks:
     return Marks(job.marks, job.segments[0][0], job.segments[-1][1], keys, tuple(job.bases))
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPart:
+class GroupPart(Struct, frozen=True):
     """One group of segments as a task. `above`: the folder for the output of all groups."""
 
     group: SegmentGroup

@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from magicbyte.access.client.fetch import MAX_BYTES, ClosedSets, FetchOptions, read_sets
 from magicbyte.access.client.offsets import LATEST, bounds, list_offset

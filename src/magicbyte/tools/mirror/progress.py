@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+from msgspec import Struct, field
 
 from magicbyte.access.client import Client
 from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
@@ -58,8 +59,7 @@ class Origin(NamedTuple):
             )
 
 
-@dataclass(frozen=True, slots=True)
-class MirrorPlace:
+class MirrorPlace(Struct, frozen=True):
     """A mirror's position in a partition of the source: all records below `offset` are in the lanes, by partition."""
 
     offset: int
@@ -74,8 +74,7 @@ class MirrorPlace:
         return json.dumps(told | of)
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
+class Book(Struct, frozen=True):
     """The stored position of a partition of the source. `topic` is the target's; `keyed`: with several lanes."""
 
     group: str

@@ -12,8 +12,10 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.access.client.fetch import ClosedSets, offset_behind
 from magicbyte.engine.codecs import Codec
@@ -76,8 +78,7 @@ class Storage(NamedTuple):
         return "enriched" if self.format is Format.ENRICHED else f"magic {self.format.magic}"
 
 
-@dataclass(slots=True)
-class Parcel:
+class Parcel(Struct):
     """The content of one request: a batch, a wrapper, or a run of plain messages, as bytes of the source.
 
     `end` is its end in the fetched bytes, `entry` its first entry. Of its records those with offsets from `first` to

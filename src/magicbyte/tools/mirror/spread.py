@@ -8,10 +8,10 @@ the sets only, so a mirror that restarts after a crash sends the same records to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from magicbyte.access.client.partitioning import partition_of, partitions_of
 from magicbyte.engine.errors import CorruptRecordError

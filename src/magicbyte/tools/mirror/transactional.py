@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from magicbyte.access.client.fetch import FetchOptions, read_sets
 from magicbyte.access.client.offsets import LATEST, bounds, list_offset

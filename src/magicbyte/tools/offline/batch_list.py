@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from magicbyte.engine.codecs import Codec, Lz4Header, decompress
 from magicbyte.engine.errors import CorruptRecordError

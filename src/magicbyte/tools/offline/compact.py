@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import WritableFileSystem
 
 
-@dataclass(frozen=True, slots=True)
-class CompactOptions:
+class CompactOptions(Struct, frozen=True):
     """Options of a compaction. `now_ms`: the time for the expiry of tombstones. `secret`: 16 random bytes.
 
     `from_start`: ignore the checkpoint of the broker's cleaner. `rules`: of the Kafka version to write for, None for
@@ -63,8 +62,7 @@ class CompactOptions:
     marks: OffsetMarks | None = None
 
 
-@dataclass(slots=True)
-class Compacted:
+class Compacted(Struct):
     """The result for one log, or that of a dry run. `size` and `size_after` in bytes; `error`: why it is unchanged.
 
     `rounds`: one, or more if the memory for keys is too small.

@@ -11,9 +11,11 @@ from __future__ import annotations
 import bisect
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.log.cleaning.cleaned_transactions import CleanedTransactions
 from magicbyte.engine.log.cleaning.compaction import Compaction, CompactionReport
@@ -40,8 +42,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.live.config import LogConfig
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentGroup:
+class SegmentGroup(Struct, frozen=True):
     """Segments of the log in `folder` that become one, with the necessary state of the others. It can be pickled.
 
     `segments`: base, and whether its old-format deletes must be kept; `end` is the base after them. `size` in bytes;
@@ -68,8 +69,7 @@ class SegmentGroup:
         return self.segments[0][0]
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenGroup:
+class WrittenGroup(Struct, frozen=True):
     """The segment written for a group, with its indexes, alone in `folder`. `report`: as if there were no others."""
 
     folder: str

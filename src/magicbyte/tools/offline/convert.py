@@ -11,10 +11,12 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from magicbyte.access.workers import in_order
 from magicbyte.engine.codecs import Codec
@@ -611,8 +613,8 @@ def _append(writer: PartitionWriter, piece: _Piece) -> None:
 
 def add_report(total: ConversionReport, part: ConversionReport) -> None:
     """Add the counts of `part` to those of `total`."""
-    for each in fields(ConversionReport):
-        setattr(total, each.name, getattr(total, each.name) + int(getattr(part, each.name)))
+    for name in total.__struct_fields__:
+        setattr(total, name, getattr(total, name) + int(getattr(part, name)))
 
 
 def _identity(partition: PartitionDirectory) -> dict[str, int]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from magicbyte.engine.log.files.missing import Certainty
 
@@ -29,8 +30,7 @@ class Depth(enum.Enum):
     DEEP = "deep"  # also every record
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """A defect, or another noteworthy fact.
 
     `position` and `end`: the bytes of the file, None if it concerns the whole file. `offsets`: first and last of what

@@ -7,10 +7,11 @@ entries only the headers are read. Memory does not grow with the log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from magicbyte.access.workers import in_order
 from magicbyte.engine.codecs import Codec, Lz4Header, lz4_header_checksum

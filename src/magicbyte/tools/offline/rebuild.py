@@ -10,10 +10,11 @@ import contextlib
 import enum
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from magicbyte.engine.compiled import kernel
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError

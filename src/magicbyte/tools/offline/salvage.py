@@ -12,10 +12,11 @@ import bisect
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from magicbyte.engine.compiled import kernel
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError

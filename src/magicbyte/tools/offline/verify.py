@@ -10,10 +10,11 @@ import bisect
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from magicbyte.engine.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.engine.codecs.lz4 import HEADER as LZ4_HEADER
@@ -162,8 +163,7 @@ class _Run(NamedTuple):
     row: int
 
 
-@dataclass(slots=True)
-class _Segment:
+class _Segment(Struct):
     """The state of the walk over one segment."""
 
     path: str

@@ -12,11 +12,11 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
+from msgspec.structs import replace
 
 from magicbyte.engine.compiled import kernel
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError, TruncatedLogError

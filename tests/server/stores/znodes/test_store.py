@@ -4,9 +4,9 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from builders import hurried
 from builders import run as run_on_loop

@@ -1,11 +1,11 @@
 """Changes written into a tree, and read again."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from builders import tries
 from engine.cluster.builders import CREDENTIAL, batches, topic

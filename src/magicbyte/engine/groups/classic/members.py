@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from magicbyte.engine.coordination.effects import Caller
 from magicbyte.engine.errors import CorruptRecordError, ErrorCode
@@ -17,8 +18,7 @@ from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, Join
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """A member. Times in ms. `joining` and `syncing` are requests waiting for a response.
 
     `protocols`: names and metadata, in order of preference.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 MEMBER_BYTES: Final = 512
 """Memory that is counted for a member besides its metadata."""
 
 
-@dataclass(slots=True)
-class Usage:
+class Usage(Struct):
     """The bytes in use, for all groups of a coordinator."""
 
     used: int = 0

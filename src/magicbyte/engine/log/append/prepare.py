@@ -9,8 +9,9 @@ proposal; Kafka's UnifiedLog and LogValidator.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import AppendRefusedError, BatchTooLargeError, CorruptRecordError, ErrorCode

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode
 from magicbyte.engine.log.files.producer_snapshot import ProducerSnapshot
@@ -22,8 +23,7 @@ _SEQUENCES = 1 << 31
 MOST_GUARDS = 10_000
 
 
-@dataclass(slots=True)
-class _Producer:
+class _Producer(Struct):
     """A producer's last batches. `timestamp` is that of the last batch or marker, in ms."""
 
     epoch: int
@@ -33,8 +33,7 @@ class _Producer:
     batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
-@dataclass(slots=True, eq=False)
-class Guard:
+class Guard(Struct, eq=False):
     """A pending verification: the coordinator is being asked about a producer without an open transaction here.
 
     It is valid as long as it is registered. `sequence`: the lowest one of the waiting batches. `joins`: the waiting

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.compiled.kernel import worth_compiling
 from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
@@ -88,8 +89,7 @@ class PlainEntries(NamedTuple):
         return Due([IndexEntry(*cell) for cell in zip(*[cells] * kernels.ENTRY, strict=True)], *map(int, state))
 
 
-@dataclass(slots=True)
-class RecordSet:
+class RecordSet(Struct):
     """The entries of one append and the facts about them. `pieces` are whole entries, in order.
 
     `prepare` creates it for produced bytes, `record_set` for bytes with final offsets. Offsets -1: nothing to write.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
+
+from msgspec import Struct
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import (
@@ -59,8 +60,7 @@ ALL_ROOM: Final = Room()
 KEPT_ROOM: Final = Room(KEPT_SCRATCH, is_all=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendRules:
+class AppendRules(Struct, frozen=True, kw_only=True):
     """The settings of a topic that apply to appends. Sizes in bytes, times in ms.
 
     `codec`: that of stored sets, None for that of the producer. A timestamp may be `before_max_ms` older and

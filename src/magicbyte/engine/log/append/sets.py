@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.codecs import Codec, Lz4Header, OutputFull, decompress_into
 from magicbyte.engine.errors import (
@@ -59,8 +60,7 @@ _CODECS = tuple(Codec)
 _AS_IT_IS = DecodeOptions(verify=False, control=True, limit=1 << 62)
 
 
-@dataclass(slots=True)
-class ProducedPart:
+class ProducedPart(Struct):
     """A batch, a wrapper, or a row of plain messages of one magic.
 
     `view` is the header of the batch or wrapper, None for plain messages; `data` the part as produced; `records` its

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Generator, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from magicbyte.engine.compiled.kernel import worth_compiling
 from magicbyte.engine.errors import CorruptRecordError
@@ -47,8 +48,7 @@ FOREVER = (1 << 63) - 1
 _KEYS = DecodeOptions(headers=False)
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionConfig:
+class CompactionConfig(Struct, frozen=True):
     """The settings of the log cleaner and of the topic for it. Sizes in bytes, times in ms; names and defaults are
     Kafka's.
 
@@ -160,8 +160,7 @@ def damaged_segment(segments: Sequence[Segment], error: CorruptRecordError) -> i
     return found.base_offset
 
 
-@dataclass(slots=True)
-class CompactionReport:
+class CompactionReport(Struct):
     """The result of a compaction. Bytes are those of `.log` files; `records` and `keys` are counted once each.
 
     `end_offset`: everything below it is clean now. `groups`: source base offsets of each new segment. `aborted`: the

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.compiled.kernel import worth_compiling
@@ -56,8 +56,7 @@ _TRUSTED = DecodeOptions(control=True, verify=False)
 _LEADER_EPOCH = 8
 
 
-@dataclass(slots=True)
-class Dropped:
+class Dropped(Struct):
     """The number of dropped records by reason, and of sets dropped or rewritten for it."""
 
     superseded: int = 0
@@ -78,8 +77,8 @@ class Dropped:
 
     def add(self, other: Dropped) -> None:
         """Add the counts of `other`."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def to_json(self) -> dict[str, int]:
         """Return the counts by name."""
@@ -105,8 +104,7 @@ class Piece(NamedTuple):
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The parameters of the decision, besides the map. Times in ms. `horizons`: v2 batches get delete horizons (3.1).
 
     `keeps_last`: the batch that ends at `end_offset` is kept, empty if need be (4.0). `producers` are the active ones,
@@ -126,8 +124,7 @@ class Rules:
     opens_wrappers: bool = False
 
 
-@dataclass(slots=True)
-class _Sets:
+class _Sets(Struct):
     """The rows of one table as arrays, and the decisions about them."""
 
     table: BatchTable
@@ -437,8 +434,7 @@ def _sums(flags: Array, counts: Array, ends: Array) -> Array:
     return found
 
 
-@dataclass(slots=True)
-class _Rewriting:
+class _Rewriting(Struct):
     """Rewrite sets from their kept records: `kept[i]` adjacent records of `columns` belong to `rows[i]`.
 
     `whole` marks rows that lost no record.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.cleaning.compaction import (
@@ -38,8 +39,7 @@ class Action(enum.Enum):
     NOTHING = "nothing"  # was due
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """The result of a step: action, partition, bytes read and written, and the time of the next useful step.
 
     `next_ms` is by the monotonic clock, as are all waits of this worker.
@@ -51,8 +51,7 @@ class StepResult:
     next_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """The current compaction: bytes read and written so far, and about the total."""
 
     partition: TopicPartition
@@ -68,8 +67,7 @@ class Damage(NamedTuple):
     error: CorruptRecordError
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     partition: TopicPartition
     compaction: Compaction
     steps: Generator[int, None, None]

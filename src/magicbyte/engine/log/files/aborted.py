@@ -8,9 +8,10 @@ Source: Kafka's LogSegment.updateTxnIndex and ProducerAppendInfo.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct, field
 
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.files.indexes import TRANSACTION_VERSION, AbortedTransaction
@@ -33,8 +34,7 @@ class IndexDifference(NamedTuple):
     offsets: tuple[int, int]
 
 
-@dataclass(slots=True)
-class SegmentAborts:
+class SegmentAborts(Struct):
     """The aborted transactions whose markers lie in one segment, as far as `append` has gone. It can be pickled.
 
     `aborted` is in the order of markers. `without_data`: producers and offsets of ABORT markers without data in the log

@@ -10,8 +10,9 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.files.properties import parse_properties
@@ -40,8 +41,7 @@ class LeaderEpoch(NamedTuple):
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(Struct, frozen=True):
     """`meta.properties`: the owner of a log directory. None for keys that the file does not have."""
 
     version: int
@@ -51,16 +51,14 @@ class MetaProperties:
     properties: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class CleanShutdown:
+class CleanShutdown(Struct, frozen=True):
     """`.kafka_cleanshutdown`. Empty before 3.7: then both are None."""
 
     version: int | None
     broker_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(Struct, frozen=True):
     """`partition.metadata`: the topic's id."""
 
     version: int

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.filesystem import LocalFiles, SpecialEntry, file_system, read_whole
@@ -52,8 +54,7 @@ _REMOTE_DEPTH = 2  # folders below a URL: of log directories, then of partitions
 EXPECTED = "a .log file, a partition folder, a log directory or a folder above log directories"
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentFiles:
+class SegmentFiles(Struct, frozen=True):
     """A `.log` file and the index files of the same base offset, by suffix (INDEXES)."""
 
     base_offset: int
@@ -202,8 +203,7 @@ def parse_topic_partition(text: str) -> TopicPartition:
     return found.key
 
 
-@dataclass(frozen=True, slots=True)
-class FoundLogs:
+class FoundLogs(Struct, frozen=True):
     """The partition folders at some paths, and the log directories that hold them or should hold some.
 
     A log directory without any partition folder is among `directories` if its checkpoints are there.
@@ -337,8 +337,7 @@ def _directory(files: FileSystem, path: str, listing: _Listing) -> DirectoryFile
     return DirectoryFiles(path, files, texts, folders)
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     """The search for partition folders below one path. `empty`: log directories without a partition folder."""
 
     files: FileSystem

@@ -7,8 +7,9 @@ checksums come from running CRCs, which read every byte once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.compiled.running_crc import CRC32, CRC32C, CrcKind
 from magicbyte.engine.log.files.reader import CHUNK_BYTES, MAX_OFFSET
@@ -38,8 +39,7 @@ _FOUND_AT_ONCE = 4096
 _STEP = 4096  # distance between two running CRCs
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The offsets that a segment can hold, from `low` to `high`, and the maximum size of an entry."""
 
     low: int = 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from magicbyte.engine.log.files.directory import FoundLogs
 from magicbyte.engine.log.files.left_out import LeftOut, in_use, left_out
@@ -14,8 +15,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import PartitionDirectory
 
 
-@dataclass(frozen=True, slots=True)
-class Gaps:
+class Gaps(Struct, frozen=True):
     """What is not read at some paths."""
 
     left_out: list[LeftOut]

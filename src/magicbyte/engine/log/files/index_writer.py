@@ -9,8 +9,10 @@ which real segments each of them reproduces. Sources: Kafka's LogSegment, Offset
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.log.files import directory
@@ -28,8 +30,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.files.indexes import AbortedTransaction, Int64Array
 
 
-@dataclass(frozen=True, slots=True)
-class IndexRules:
+class IndexRules(Struct, frozen=True):
     """Rules for index entries and companion files of a log. `of` returns those of a Kafka version.
 
     `interval_bytes` and `max_index_bytes` are the settings `index.interval.bytes` and `segment.index.bytes`.
@@ -92,8 +93,7 @@ class IndexRules:
 LATEST_RULES = IndexRules.of(LINES[-1])
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentIndexes:
+class SegmentIndexes(Struct, frozen=True):
     """The index files of one closed segment; None for a file that the version does not have.
 
     `largest_timestamp` (ms) is -1 if no entry has a timestamp.
@@ -116,8 +116,7 @@ class SegmentIndexes:
         return {suffix: content for suffix, content in named.items() if content is not None}
 
 
-@dataclass(slots=True)
-class _Columns:
+class _Columns(Struct):
     """Collected entries of an index, as pieces of columns."""
 
     pieces: list[tuple[Int64Array, ...]] = field(default_factory=list)

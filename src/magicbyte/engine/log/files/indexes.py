@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import bisect
 import struct
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import CorruptRecordError
 
@@ -78,8 +79,7 @@ def _verify_order(what: str, values: Int64Array, entry_size: int, *, strict: boo
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OffsetIndex:
+class OffsetIndex(Struct, frozen=True, eq=False):
     """A `.index` file: positions of some offsets in the segment.
 
     `offsets` (n,) int64, absolute; `positions` (n,) int64, of the append that holds the offset. Brokers up to 1.1 name
@@ -127,8 +127,7 @@ def _verify_inside(positions: Int64Array, entry_size: int, log_size: int | None)
         raise CorruptRecordError("index position", expected=f"< {log_size}", found=found, position=at * entry_size)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimeIndex:
+class TimeIndex(Struct, frozen=True, eq=False):
     """A `.timeindex` file: all entries of the log up to an offset have at most its timestamp.
 
     `timestamps` (n,) int64, ms; `offsets` (n,) int64, absolute.
@@ -169,8 +168,7 @@ class TimeIndex:
         return (int(self.timestamps[at]), int(self.offsets[at])) if at >= 0 else (-1, self.base_offset)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class EnrichedIndex:
+class EnrichedIndex(Struct, frozen=True, eq=False):
     """An `.emindex` file, of the enriched dialect: offset, timestamp and position in one entry.
 
     `offsets` (n,) int64, absolute, each the first of the entry of the log at `positions` (n,) int64; `timestamps` (n,)
@@ -234,8 +232,7 @@ def _last_offset(data: bytes, row: int) -> int:
     return int(TRANSACTION_ENTRY.unpack_from(data, row * TRANSACTION_ENTRY.size)[3])
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionIndex:
+class TransactionIndex(Struct, frozen=True):
     """A `.txnindex` file: the aborted transactions whose marker lies in the segment, in the order of their markers."""
 
     ENTRY_SIZE: ClassVar[int] = TRANSACTION_ENTRY.size

@@ -11,8 +11,9 @@ import contextlib
 import enum
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec import Struct, field
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.log.files import checkpoints
@@ -63,8 +64,7 @@ class Certainty(enum.Enum):
     NOTHING = "nothing"  # no records were in it, or their absence is explained
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """What is missing, and what proves it.
 
     `path`: the file or folder that should be there. `offsets`: the first and the last missing one, as far as known;
@@ -126,8 +126,7 @@ class _Mark(NamedTuple):
     path: str
 
 
-@dataclass(slots=True)
-class CheckpointedOffsets:
+class CheckpointedOffsets(Struct):
     """The offset checkpoints of log directories, each read once. A damaged one counts as empty: see `damage`."""
 
     damage: list[CorruptRecordError] = field(default_factory=list)

@@ -4,8 +4,9 @@ Bytes: int16 version, uint32 CRC-32C of all that follows, int32 count, then 46 b
 """
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple, Self
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.wire.checksum import crc32c
@@ -34,8 +35,7 @@ class ProducerEntry(NamedTuple):
         return (self.last_sequence - self.offset_delta) & 0x7FFFFFFF if self.last_sequence >= 0 else -1
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSnapshot:
+class ProducerSnapshot(Struct, frozen=True):
     """A whole snapshot. The order of `producers` means nothing."""
 
     producers: tuple[ProducerEntry, ...]

@@ -6,9 +6,11 @@ import bisect
 import enum
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.compiled import kernel
 from magicbyte.engine.errors import BatchTooLargeError, CorruptRecordError, TruncatedLogError
@@ -46,8 +48,7 @@ def stop_at_damage(error: CorruptRecordError) -> None:
     raise error
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Limits of a read: offsets from `first` to below `end`, timestamps (ms) from `since` to below `until`."""
 
     first: int = 0
@@ -269,8 +270,7 @@ def decode_chunk(
                 yield from decode_chunk(replace(chunk, table=inner), list(range(len(inner))), options, on_damage)
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentReader:
+class SegmentReader(Struct, frozen=True):
     """Reads the segments of one partition folder. `dialect` overrides that of the folder."""
 
     partition: PartitionDirectory

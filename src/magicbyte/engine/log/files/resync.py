@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.compiled.checksums import CASTAGNOLI, IEEE
 from magicbyte.engine.compiled.kernel import worth_compiling
@@ -384,8 +385,7 @@ class _Walk:
         return error.locate(path=self.file.path)
 
 
-@dataclass(slots=True)
-class _MainRow:
+class _MainRow(Struct):
     """A MAIN row: its number, the last offset before it, its own last offset, and its number of entries."""
 
     row: int

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.engine.log.files.filesystem import remote_of, store_errors
@@ -17,8 +18,7 @@ _AT_ONCE = 1000
 """Names in one delete request: the maximum of S3."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectStore:
+class ObjectStore(Struct, frozen=True):
     """The objects below a URL that fsspec opens. Names are relative to it. Errors are OSErrors. It can be pickled."""
 
     url: str

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import force_setattr, replace
 
 from magicbyte.engine.log.files.index_writer import LATEST_RULES, IndexRules
 from magicbyte.engine.records.layout import Dialect
@@ -12,8 +14,7 @@ from magicbyte.engine.records.layout import Dialect
 FOREVER = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(Struct, frozen=True):
     """The settings of one log; sizes in bytes, times in ms, -1 for no bound where Kafka has it so.
 
     `rules` says which entries indexes get; its interval and size are `index_interval_bytes` and `segment_index_bytes`
@@ -38,7 +39,7 @@ class LogConfig:
     group_commit: bool = False
     dialect: Dialect = Dialect.KAFKA
     rules: IndexRules = LATEST_RULES
-    roll_ms: int = field(init=False, compare=False)
+    roll_ms: int = 0  # computed
     """The age at which a segment is rolled. For a compacted topic also `max.compaction.lag.ms` limits it."""
 
     @classmethod
@@ -60,13 +61,13 @@ class LogConfig:
     def __post_init__(self) -> None:
         rules = self.rules.of_dialect(self.dialect)
         rules = replace(rules, interval_bytes=self.index_interval_bytes, max_index_bytes=self.segment_index_bytes)
-        object.__setattr__(self, "rules", rules)
+        force_setattr(self, "rules", rules)
         roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
-        object.__setattr__(self, "roll_ms", roll_ms)
+        force_setattr(self, "roll_ms", roll_ms)
 
 
 _OTHERS = ("delete", "compact", "head_truncation", "group_commit", "dialect", "rules", "roll_ms")
 _SETTINGS = {
     "head_truncation": "log.head.truncation",
-    **{each.name: each.name.replace("_", ".") for each in fields(LogConfig) if each.name not in _OTHERS},
+    **{name: name.replace("_", ".") for name in LogConfig.__struct_fields__ if name not in _OTHERS},
 }

@@ -17,24 +17,23 @@ Only `Round.run` is called in another thread. `test_partition_log.py` has 1 to 3
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from magicbyte.engine.log.live.partition_log import Flush, PartitionLog
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
+class Outcome(Struct, Generic[T], frozen=True):
     """The waiters to answer after a round: those with durable records, and those whose records were truncated."""
 
     durable: list[T]
     lost: list[T]
 
 
-@dataclass(frozen=True, slots=True)
-class Round(Generic[T]):
+class Round(Struct, Generic[T], frozen=True):
     """One sync of every log with waiters. Only `run` may be called from another thread."""
 
     flushes: list[tuple[PartitionLog, Flush | None]]

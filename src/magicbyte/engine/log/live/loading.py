@@ -32,8 +32,9 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError, OutOfDescriptorsError
 from magicbyte.engine.log.files.checkpoints import (
@@ -68,8 +69,7 @@ class RepairScope(enum.Enum):
     DAMAGE = "damage"  # anywhere: acknowledged records may be lost with it
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """Bytes of a segment that recovery cut off.
 
     `quarantine` is the path of their copy, None without a quarantine or if they were zeros.
@@ -86,8 +86,7 @@ class Cut:
         return f"cut {self.removed} bytes off {self.segment}, position {self.position}: {self.reason}; {copy}"
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(Struct):
     """The result: the log's segments, at least one and all open, and the state at its end."""
 
     segments: list[Segment]
@@ -341,8 +340,7 @@ class _TooFarError(Exception):
     """A sound entry is too far from its segment's base: the segment must be split."""
 
 
-@dataclass(slots=True)
-class _Opening:
+class _Opening(Struct):
     """Open the segments in `bases`, ascending, recover those that need it, and end the log where one is cut.
 
     Segments with offsets too far from their base for an index are split.

@@ -24,8 +24,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.errors import (
     CorruptRecordError,
@@ -87,8 +88,7 @@ class Identity(NamedTuple):
     cluster_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Parameters of a directory besides its path. `config_of` returns the configuration of each partition's log.
 
     `rules` are those of the Kafka version whose files it writes. `token` returns 32 hexadecimal digits, each time

@@ -29,8 +29,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import LogDirectoryError, OffsetOutOfRangeError, OutOfDescriptorsError
 from magicbyte.engine.log.append.record_set import AppendOrigin, indexed
@@ -62,8 +64,7 @@ _COPY_BYTES = 4 << 20
 _REPLICATION, _COORDINATOR = AppendOrigin.REPLICATION, AppendOrigin.COORDINATOR
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(Struct, frozen=True):
     """A pending sync: call `run`, in any thread, then pass it to `PartitionLog.flushed`."""
 
     file: OpenFile

@@ -19,8 +19,9 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import CorruptRecordError
 from magicbyte.engine.log.append.producer_check import ProducerChecks

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from magicbyte.engine.log.files.resync import first_offset_at
 from magicbyte.engine.records.layout import Dialect
@@ -28,8 +29,7 @@ class Reason(enum.Enum):
     START = "below the log start offset"
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(Struct, frozen=True):
     """A segment that retention deletes, or the head of one (`head`), with its bytes and offsets."""
 
     base_offset: int
@@ -40,8 +40,7 @@ class Removed:
     head: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
+class Retention(Struct, frozen=True):
     """The deletions of a log with these settings and bounds at `now_ms`.
 
     Offsets from the high watermark on are kept.

@@ -18,8 +18,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import CorruptRecordError, OutOfDescriptorsError
 from magicbyte.engine.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX
@@ -105,8 +106,7 @@ class CheckedTransactions(NamedTuple):
         return self.is_whole and end <= self.end_offset and min(self.open.values(), default=end) >= end
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """Bytes that a recovery kept and cut off; `error` is the reason, None if nothing was cut."""
 
     kept: int

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.brokers import ControllerElection, RegisteredBroker
 from magicbyte.engine.cluster.controller_store import PartChanged, WatchedPart
@@ -399,8 +401,7 @@ class ControllerTree:
             log.warning("controller: %s was deleted while reassignments are in progress", layout.REASSIGNMENTS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Changed:
+class _Changed(Struct, frozen=True):
     """A watch of `/controller`. Equal ones compare equal, as stores require of watches."""
 
     call: Callable[[], None]

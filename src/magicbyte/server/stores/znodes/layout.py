@@ -11,8 +11,10 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.cluster.changes import PRODUCER_ID_BLOCK
@@ -129,8 +131,7 @@ def parse_id(path: str, text: str) -> uuid.UUID:
         raise MetadataError(path, f"expected an id of 22 characters, found {text}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class TopicNode:
+class TopicNode(Struct, frozen=True):
     """A topic: the brokers of each partition by number, and its id, None in trees from before 2.8.
 
     `adding` and `removing` have the brokers that reassignments in progress add and remove.

@@ -7,8 +7,10 @@ earlier one. A later reading has both.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES
 from magicbyte.access.security.scram import HASHES
@@ -76,8 +78,7 @@ class ClientParts(NamedTuple):
         return {"quotas": self.quotas, "connection_rates": self.rates, "scram_users": self.credentials}
 
 
-@dataclass(slots=True)
-class Parts:
+class Parts(Struct):
     """Parts of a cluster that are to be read again. `places`: kind and name of settings, of a client or an address.
 
     `topics` are read with their settings. `has_producer_ids`: the producer ids that brokers have.
@@ -295,8 +296,7 @@ def _controller_epoch(nodes: _Nodes) -> int:
     return NO_EPOCH if node is None else layout.load_controller_epoch(node.data)
 
 
-@dataclass(slots=True)
-class _Nodes:
+class _Nodes(Struct):
     """Reads nodes, each once, and records them, the latest transaction that they show, and damage."""
 
     store: MetadataStore

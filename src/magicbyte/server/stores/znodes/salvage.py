@@ -10,10 +10,11 @@ import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError, MetadataError
 from magicbyte.engine.log.files.filesystem import LocalFiles, clone_file, is_locked
@@ -34,8 +35,7 @@ _SALVAGED: Final = ".salvaged"
 _COPY: Final = re.compile(rf"(?:(?P<number>[1-9][0-9]*)\.)?{re.escape(FILE_NAME)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Salvaged:
+class Salvaged(Struct, frozen=True):
     """The result of a salvage: the reason, the path of the damaged file's copy, the number of kept nodes, and the nodes
     known to be lost. `kept` is None if an earlier start counted them.
 

@@ -8,8 +8,9 @@ how a directory changes hands.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import Node
@@ -44,8 +45,7 @@ class Keeper(Protocol):
         """Change a node's data. Raises NoNodeError."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transferred:
+class Transferred(Struct, frozen=True):
     """The transferred nodes. `left_out`: settings of topics, by topic, that Kafka's brokers do not have."""
 
     nodes: int

@@ -10,9 +10,10 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 from magicbyte.access.security.quotas import CONNECTION_RATE, TYPES
 from magicbyte.engine.cluster.changes import (
@@ -59,8 +60,7 @@ _ALWAYS_THERE: Final = frozenset(
 )  # every broker creates these nodes at its start
 
 
-@dataclass(frozen=True, slots=True)
-class WritingTerms:
+class WritingTerms(Struct, frozen=True):
     """The date, the protocol version of the brokers that read the tree (`BrokerConfig.tree_protocol`), and the version
     of this broker's registration.
     """

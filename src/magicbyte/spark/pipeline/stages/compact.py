@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.log.cleaning.compaction import CompactionConfig, CompactionReport
