@@ -337,7 +337,8 @@ def _directory(files: FileSystem, path: str, listing: _Listing) -> DirectoryFile
     return DirectoryFiles(path, files, texts, folders)
 
 
-class _Search(Struct):
+@dataclass(slots=True)
+class _Search:
     """The search for partition folders below one path. `empty`: log directories without a partition folder."""
 
     files: FileSystem
