@@ -80,9 +80,6 @@ GROUPS = {
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 """A command's name, with underscores for hyphens, is also that of its module and of its function there."""
 
-GC_THRESHOLD = 100_000
-"""Objects between two garbage collections. Imported objects are permanent, and scanning them takes 15 ms."""
-
 DAMAGE, WRONG_USE, INTERRUPTED, PIPE_CLOSED, TERMINATED = 1, 2, 130, 141, 143
 
 
@@ -97,7 +94,6 @@ class Commands(CommandGroup):
         """Import and return a command, None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        gc.set_threshold(GC_THRESHOLD)
         atexit.register(gc.freeze)  # the interpreter's last collection would scan all imported objects, too
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # otherwise numpy starts threads, which no command uses
         name = cmd_name.replace("-", "_")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import force_setattr
 
 from handshakes import client_hello
 from magicbyte.access.client import Client, admin
@@ -49,7 +50,7 @@ async def test_13_a_client_that_sends_single_bytes_is_disconnected() -> None:
 
     async with secured("SASL_PLAINTEXT") as broker:
         assert broker.served._server is not None
-        object.__setattr__(broker.served._server.limits, "entrance_ms", 500)
+        force_setattr(broker.served._server.limits, "entrance_ms", 500)
         raw = await Raw.to(broker)
         with contextlib.suppress(NetworkError):
             while broker.served._server.connections:

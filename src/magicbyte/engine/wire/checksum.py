@@ -2,9 +2,9 @@
 
 import zlib
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from importlib.machinery import PathFinder
+from typing import Any, Protocol, TypeAlias
 
-import crc32c as _crc32c
 import xxhash as _xxhash
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -22,10 +22,25 @@ class Crc(Protocol):
         """Return the CRC."""
 
 
+def _crc32c_library() -> Any:
+    """Return the extension module of the package crc32c.
+
+    The package itself imports `importlib.metadata` and `argparse`, which takes longer than all of this room.
+    """
+    package = PathFinder.find_spec("crc32c")
+    found = package and PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
+    if not found or not found.loader or (module := found.loader.create_module(found)) is None:
+        import crc32c as whole_package  # of another form, or not in a folder
+
+        return whole_package
+    found.loader.exec_module(module)
+    return module
+
+
 crc32: Crc = _crc32
 """CRC-32 (IEEE, zlib), of magic 0, magic 1 and enriched messages."""
 
-crc32c: Crc = _crc32c.crc32c
+crc32c: Crc = _crc32c_library().crc32c
 """CRC-32C (Castagnoli), of record batches and producer snapshots."""
 
 xxh32: Callable[[Buffer], int] = _xxhash.xxh32_intdigest
