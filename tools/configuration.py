@@ -26,6 +26,8 @@ OURS = {
     "max.decompressed.message.bytes",
     "max.open.files",
     "mirror.identical",
+    "replica.scrub.bytes.per.second",
+    "replica.scrub.interval.ms",
     "slow.request.ms",
 }
 

@@ -15,13 +15,21 @@ from typing import TypeAlias
 
 from magicbyte.access.client import Client
 from magicbyte.access.client.admin import NewTopic, create_topic
-from magicbyte.engine.errors import LogDirectoryError, NetworkError, NodeExistsError, SessionExpiredError
+from magicbyte.engine.errors import (
+    CorruptRecordError,
+    LogDirectoryError,
+    NetworkError,
+    NodeExistsError,
+    SessionExpiredError,
+)
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.decode import decode
 from magicbyte.engine.records.scan import scan
+from magicbyte.engine.replication.state import PartitionState
 from magicbyte.server.stores.znodes.layout import load_controller, load_state, state_path
 from magicbyte.server.stores.znodes.reading import image_of
 from magicbyte.testing.checker import HistoryRules, Recorder, check
+from magicbyte.testing.disk import SimulatedDisk
 from magicbyte.testing.world import TREE, SimulatedBroker, World
 
 log = logging.getLogger("magicbyte.history")
@@ -181,6 +189,17 @@ class ClusterUnderFaults(ABC):
                 self.events.append(f"{self.world.virtual_s:.3f} {broker.name} does not start: {error}")
                 await asyncio.sleep(1)
 
+    async def _start_empty(self, broker: SimulatedBroker) -> None:
+        """Start a broker with an empty directory when it is out of sync everywhere, as after a replaced disk."""
+        while any(broker.id in state.isr for state in self._partition_states()):
+            await asyncio.sleep(1)
+        lies, broker.disk = broker.disk.lies, SimulatedDisk(self.random.getrandbits(32), broker.clock)
+        broker.disk.lies = lies
+        await self._start(broker)
+
+    def _partition_states(self) -> list[PartitionState]:
+        return [load_state("", self.tree.get(state_path(*place)).data) for place in self._places()]
+
     async def _pause(self, broker: SimulatedBroker | None = None) -> None:
         broker = broker or self.random.choice(self.brokers)
         async with self._is_busy[broker.id]:
@@ -323,5 +342,8 @@ def records_in(log: bytes) -> list[tuple[int, str]]:
 
 
 def _outline(log: bytes) -> str:
-    found = records_in(log)
+    try:
+        found = records_in(log)
+    except (AssertionError, CorruptRecordError) as error:
+        return f"{len(log)} bytes, damaged: {error}"
     return f"{len(log)} bytes, {len(found)} records, the last {found[-1:]}"

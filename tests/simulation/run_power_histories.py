@@ -1,9 +1,8 @@
-"""Runs many histories of power failures and adds what happened in them to a file of figures.
+"""Runs many histories of power failures, and of bits that flip, and adds what happened in them to a file of figures.
 
 Run (with PYTHONPATH=tests): python -m simulation.run_power_histories -o tests/simulation/power_figures.json
-Each run continues with the seed after the last one in the file, for each setting. A history that fails is printed with
-its seed, and runs the same way again: `--first 7 --count 1 --verbose`. `lyingDiskFirst` are histories in which records
-are lost: the broker with the lying disk leads after a power failure.
+Each run continues with the seed after the last one in the file, for each kind; it is written after each history. A
+history that fails is printed with its seed, and runs the same way again: `--kind kafka --first 7 --count 1 --verbose`.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from typing import Any, Final
 
 from simulation.power_histories import PowerHistory, Setting
 from simulation.run_cluster_histories import ran, running_commit
+from simulation.scrub_histories import ScrubHistory
 
 KINDS: Final = {
     "groupCommit": PowerHistory,
     "kafka": partial(PowerHistory, setting=Setting.KAFKA),
     "lyingDisk": partial(PowerHistory, setting=Setting.LYING_DISK),
-    "lyingDiskFirst": partial(PowerHistory, setting=Setting.LYING_DISK, liar_first=True),
+    "bitFlips": ScrubHistory,
 }
-_SUMS: Final = ("histories", "powerFailures", "otherFaults", "acknowledgedRecords", "lostRecords", "historiesWithLoss")
 
 
 def main() -> int:
@@ -41,36 +40,23 @@ def main() -> int:
     figures: dict[str, Any] = json.loads(options.output.read_text()) if is_there else {}
     has_failed = False
     for kind in [options.kind] if options.kind else KINDS:
-        found = figures.setdefault(kind, {"nextSeed": 0, **dict.fromkeys(_SUMS, 0), "commits": [], "failed": {}})
+        found = figures.setdefault(kind, {"nextSeed": 0, "histories": 0, "commits": [], "failed": {}})
+        found["commits"] = sorted({*found["commits"], running_commit()})
         first = found["nextSeed"] if options.first is None else options.first
         failed = dict[int, str]()
         seeds = range(first, first + options.count)
         for history in ran(KINDS[kind], seeds, failed, seconds=options.seconds, verbose=options.verbose):
-            _add(found, history)
-        found["failed"] |= {str(seed): why[:500] for seed, why in failed.items()}
-        found["commits"] = sorted({*found["commits"], running_commit()})
+            found["nextSeed"] = history.seed + 1
+            for name, value in {"histories": 1, **history.figures()}.items():
+                found[name] = found.get(name, 0) + value
+            found["failed"] |= {str(seed): why[:500] for seed, why in failed.items()}
+            if options.output is not None:
+                beside = options.output.with_suffix(".new")
+                beside.write_text(json.dumps(figures, indent=2) + "\n")
+                beside.replace(options.output)
         has_failed = has_failed or bool(failed)
-    if options.output is not None:
-        beside = options.output.with_suffix(".new")
-        beside.write_text(json.dumps(figures, indent=2) + "\n")
-        beside.replace(options.output)
     print(json.dumps(figures, indent=2))
     return 1 if has_failed else 0
-
-
-def _add(found: dict[str, Any], history: PowerHistory) -> None:
-    found["nextSeed"] = history.seed + 1
-    powers = len(history.power_failures)
-    values = (
-        1,
-        powers,
-        sum(history.faults.values()) - powers,
-        len(history.answers),
-        len(history.lost),
-        bool(history.lost),
-    )
-    for name, value in zip(_SUMS, values, strict=True):
-        found[name] += value
 
 
 if __name__ == "__main__":

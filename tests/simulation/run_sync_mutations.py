@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import engine.log.test_parting as parting
+import engine.log.test_scrub as scrubs
 import simulation.test_compaction as compaction
 import simulation.test_head_truncation as heads
 from magicbyte.engine.errors import CorruptRecordError, MagicbyteError
@@ -40,6 +41,7 @@ QUICK: dict[str, Callable[[], None]] = {
     **{name: functools.partial(recorded.run, name) for name in RECORDED},
     "damaged_starts": lambda: [start() for _, start in damaged_starts.simulations()],
     "parting": parting.test_storage_check_9_a_crash_at_any_step_leaves_it_whole_or_in_parts_that_are,
+    "repair": scrubs.test_a_crash_within_a_repair_leaves_the_damaged_log_or_the_repaired_one,
     "compaction_at_every_operation": functools.partial(
         compaction.test_after_a_cut_at_any_operation_no_record_is_lost_changed_or_twice_there, 0
     ),

@@ -308,6 +308,15 @@ class SimulatedDisk:
         survived.stable = dict(survived.names)
         return survived
 
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Flip a bit of a file, on the platter and for readers."""
+        inode = self._inode(path)
+        stable = bytearray(inode.stable)
+        for content in (inode.content, stable):
+            if position < len(content):
+                content[position] ^= 1 << bit
+        inode.stable = bytes(stable)
+
     def date_ms(self) -> int:
         """Return the modification time of a write now."""
         return self.now_ms if self._clock is None else self._clock.now_ms()

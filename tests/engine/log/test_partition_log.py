@@ -60,7 +60,7 @@ def open_log(
     return PartitionLog.open(files, str(path), log_config(named), monotonic_ms=NOW, clean=clean, **opening)
 
 
-OPENING = ("recovery_point", "log_start_offset")
+OPENING = ("recovery_point", "committed", "log_start_offset")
 
 
 def add(log: PartitionLog, timestamp: int = NOW, *, offset: int | None = None, now: int = NOW, **header: int) -> None:

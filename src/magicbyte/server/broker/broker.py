@@ -163,6 +163,10 @@ class Broker:
             await self.stop()
             raise
         background.start()
+        if self.config.replica_scrub_interval_ms:
+            from magicbyte.server.partitions.scrubbing import Scrubbing
+
+            self.runtime.spawn(Scrubbing(self.runtime, self.logs, self.replicas, background, self._peers()).run())
         self.coordinators.start()
 
     async def _open(self) -> None:

@@ -297,7 +297,15 @@ def _logs(services: PageServices) -> Iterator[Family]:
     partitions.add(len(uncleanable), logDirectory=services.logs.path)
     left = gauge(f"{cleaner}_bytes", "Bytes of the damaged segments that compaction skips.")
     left.add(sum(uncleanable.values()), logDirectory=services.logs.path)
-    found = services.runtime.metrics.syncs
+    metrics = services.runtime.metrics
+    scrubbed = counter("magicbyte_scrub_bytes", "Bytes of logs that were checked (replica.scrub.interval.ms).")
+    scrubbed.add(metrics.scrubbed_bytes)
+    repaired = counter("magicbyte_scrub_repaired", "Damaged ranges that were repaired from other replicas.")
+    repaired.add(metrics.scrub_repaired)
+    unrepaired = gauge("magicbyte_scrub_unrepaired", "Damaged ranges that the last check could not repair.")
+    unrepaired.add(metrics.scrub_unrepaired)
+    yield from (scrubbed, repaired, unrepaired)
+    found = metrics.syncs
     syncs = Family("kafka_log_logflushstats_logflushrateandtimems", "Time of log syncs.", "summary")
     syncs.add_summary(found.count, found.sum_ns / 1e6, _quantiles_ms(found))
     yield from (size, start, end, segments, under, at_least, offline, which, files, scarce, partitions, left, syncs)

@@ -231,4 +231,4 @@ def _log_start(each: PartitionLog) -> int:
 
 
 def _high_watermark(each: PartitionLog) -> int:
-    return each.high_watermark
+    return each.committed

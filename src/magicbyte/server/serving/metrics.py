@@ -178,7 +178,8 @@ class Metrics(Struct):
 
     `syncs`: times until logs were durable, for appends or `flush.ms`. `isr_shrinks`, `isr_expands` and
     `failed_isr_updates`: ISR changes that this broker wrote as a leader, and those refused because the controller had
-    changed the state.
+    changed the state. `scrubbed_bytes` and `scrub_repaired`: bytes checked, and damaged ranges repaired, since the
+    start; `scrub_unrepaired`: damaged ranges that the last check left.
     """
 
     topics: dict[str, TopicMetrics] = field(default_factory=dict)
@@ -188,6 +189,9 @@ class Metrics(Struct):
     isr_shrinks: int = 0
     isr_expands: int = 0
     failed_isr_updates: int = 0
+    scrubbed_bytes: int = 0
+    scrub_repaired: int = 0
+    scrub_unrepaired: int = 0
     asked: dict[Asking, Asked] = field(default_factory=dict)
     _clients: dict[ClientSoftware, ClientSoftware] = field(default_factory=dict)
 

@@ -107,6 +107,18 @@ class ClusterSettings:
     replica_socket_timeout_ms = integer(
         "replica.socket.timeout.ms", 30_000, "The timeout of a follower's request to its leader.", least=1, kind=_INT
     )
+    replica_scrub_interval_ms = integer(
+        "replica.scrub.interval.ms",
+        0,
+        "The time from one check of all stored batches below the high watermark to the next, 0 for none. Damaged ones "
+        "are repaired if more than half of the replicas have the same sound bytes.",
+    )
+    replica_scrub_bytes_per_second = integer(
+        "replica.scrub.bytes.per.second",
+        16 << 20,
+        "The maximum bytes per second that such a check reads.",
+        least=1,
+    )
     leader_replication_throttled_rate = integer(
         "leader.replication.throttled.rate",
         LONG_MAX,

@@ -29,9 +29,11 @@ recovery, too; `test_damaged_starts.py` and `tests/engine/log/test_damaged_direc
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
@@ -111,6 +113,7 @@ def load(
     *,
     clean: bool,
     recovery_point: int = 0,
+    committed: int = 0,
     log_start_offset: int = 0,
     quarantine: str | None = None,
     repair_scope: RepairScope = RepairScope.TORN_END,
@@ -118,7 +121,8 @@ def load(
     """Clean up the existing `folder` of a log and open it.
 
     `clean`: the last owner closed the log, so indexes can be trusted, and it ends at `recovery_point` or later.
-    Otherwise everything from the segment with `recovery_point` on is walked, and cut after the last sound entry.
+    Otherwise everything from the segment with `recovery_point` on is walked, and cut after the last sound entry. With
+    group commit a cut below the `committed` offset is no result of a crash: records were durable before they counted.
     `quarantine`: the directory for bytes that are cut off or replaced. Changes are durable once the folder is synced,
     which `PartitionLog.open` does last. Raises CorruptRecordError if something is missing, or must be cut off and
     `repair_scope` does not allow it.
@@ -142,6 +146,7 @@ def load(
     loaded.epochs_found = list(loaded.epochs.entries)
     try:
         opening = _Opening(files, folder, config, loaded, sorted(logs), clean, quarantine, repair_scope)
+        opening.durable_end = max(recovery_point, committed) if config.group_commit else 0
         producers = opening.run(recovery_point)
         if clean:
             _check_end(loaded, folder, recovery_point, log_start_offset if logs else 0, repair_scope)
@@ -356,6 +361,7 @@ class _Opening(Struct):
     repair_scope: RepairScope
     closed_at: int = 0  # the log's end when it was closed
     unsure: int = 0  # base of the first segment that a crash may have torn
+    durable_end: int = 0  # with group commit: the offset below which a crash tears nothing
 
     def run(self, recovery_point: int) -> ProducerStates | None:
         """Open the segments; return the producers at the log's end if its last segment was walked."""
@@ -456,6 +462,7 @@ class _Opening(Struct):
         if is_room and next(data_pieces(segment.log.opened(), kept), None) is None:
             return  # nothing was ever written there
         torn = self.repair_scope is RepairScope.TORN_END and not self._was_whole(segment)
+        torn = torn and (not self.durable_end or _end_before(segment, kept) >= self.durable_end)
         if self.repair_scope is not RepairScope.DAMAGE and not torn:
             found = f"{segment.log.size - kept} bytes that are none"
             why = error or CorruptRecordError("end of the log", expected="a whole batch", found=found, position=kept)
@@ -478,9 +485,18 @@ class _Opening(Struct):
 
     def put_aside(self, segment: Segment, position: int, reason: str) -> None:
         """Record the bytes that are about to be cut off, and copy them to the quarantine."""
-        copy = None if self.quarantine is None else _quarantined(segment, position, self.quarantine)
         path, size = segment.path(LOG), segment.log.size
+        copy = None if self.quarantine is None else quarantine_bytes(segment, position, size, self.quarantine)
         self.loaded.cuts.append(Cut(path, position, size - position, reason, copy))
+
+
+def _end_before(segment: Segment, position: int) -> int:
+    """Return the offset after the last entry before `position`, up to which all are sound."""
+    last = None
+    with contextlib.suppress(CorruptRecordError):
+        for head in itertools.takewhile(lambda each: each.position < position, segment.heads(0)):
+            last = head
+    return segment.base_offset if last is None else segment.last_offset_of(last) + 1
 
 
 def delete_files(files: WritableFileSystem, folder: str, base: int) -> None:
@@ -490,13 +506,13 @@ def delete_files(files: WritableFileSystem, folder: str, base: int) -> None:
             files.delete(f"{folder}/{each:020}{kind}")
 
 
-def _quarantined(segment: Segment, position: int, quarantine: str) -> str | None:
-    """Copy a segment's bytes from `position` on into the quarantine, durably, and return the copy's path.
+def quarantine_bytes(segment: Segment, position: int, end: int, quarantine: str) -> str | None:
+    """Copy a segment's bytes from `position` to `end` into the quarantine, durably, and return the copy's path.
 
     Zeros become holes; nothing but zeros is not copied. A copy of an earlier start is kept, and never replaced by other
     bytes.
     """
-    if next(data_pieces(segment.log.opened(), position), None) is None:
+    if next(_data_of(segment, position, end), None) is None:
         return None
     files, partition = segment.files, segment.folder.rpartition("/")[2]
     if not exists(files, quarantine):
@@ -504,26 +520,31 @@ def _quarantined(segment: Segment, position: int, quarantine: str) -> str | None
         files.sync_directory(quarantine.rpartition("/")[0])
     name = f"{quarantine}/{partition}.{segment.base_offset:020}.{position}"
     names = itertools.chain([f"{name}.bytes"], (f"{name}.{number}.bytes" for number in itertools.count(2)))
-    path = next(each for each in names if not exists(files, each) or _is_copy(files, each, segment, position))
+    path = next(each for each in names if not exists(files, each) or _is_copy(files, each, segment, position, end))
     if not exists(files, path):
         with files.create(f"{path}.tmp") as copy:
-            for at, piece in data_pieces(segment.log.opened(), position):
+            for at, piece in _data_of(segment, position, end):
                 copy.write_at(at - position, piece)
-            copy.truncate(segment.log.size - position)
+            copy.truncate(end - position)
             copy.sync()
         files.rename(f"{path}.tmp", path)
     files.sync_directory(quarantine)
     return path
 
 
-def _is_copy(files: WritableFileSystem, path: str, segment: Segment, position: int) -> bool:
-    """Return whether the file at `path` has the segment's bytes from `position` on."""
+def _data_of(segment: Segment, position: int, end: int) -> Iterator[tuple[int, bytes]]:
+    """Yield the pieces of a segment's file from `position` to `end` that are not zeros, with their positions."""
+    for at, piece in data_pieces(segment.log.opened(), position):
+        if at >= end:
+            return
+        yield at, piece[: end - at]
+
+
+def _is_copy(files: WritableFileSystem, path: str, segment: Segment, position: int, end: int) -> bool:
+    """Return whether the file at `path` has the segment's bytes from `position` to `end`."""
     with files.open(path) as copy:
         return (
-            copy.size == segment.log.size - position
-            and all(
-                copy.read_at(at - position, len(data)) == data
-                for at, data in data_pieces(segment.log.opened(), position)
-            )
+            copy.size == end - position
+            and all(copy.read_at(at - position, len(data)) == data for at, data in _data_of(segment, position, end))
             and all(segment.log.read_at(position + at, len(data)) == data for at, data in data_pieces(copy, 0))
         )

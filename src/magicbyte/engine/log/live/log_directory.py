@@ -285,6 +285,7 @@ class LogDirectory:
             monotonic_ms=monotonic_ms,
             clean=clean,
             recovery_point=offsets[checkpoints.RECOVERY_POINT].get(key, 0),
+            committed=offsets[checkpoints.HIGH_WATERMARK].get(key, 0),
             log_start_offset=offsets[checkpoints.LOG_START].get(key, 0),
             health=health,
             quarantine=f"{self.path}/{QUARANTINE}",
@@ -491,7 +492,7 @@ class LogDirectory:
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks."""
         self._put_offsets(
-            checkpoints.HIGH_WATERMARK, lambda: {key: log.high_watermark for key, log in list(self.logs.items())}
+            checkpoints.HIGH_WATERMARK, lambda: {key: log.committed for key, log in list(self.logs.items())}
         )  # fmt: skip
 
     def checkpoint_log_starts(self) -> None:

@@ -120,6 +120,7 @@ class PartitionLog:
         monotonic_ms: int,
         clean: bool = False,
         recovery_point: int = 0,
+        committed: int = 0,
         log_start_offset: int = 0,
         health: Health | None = None,
         quarantine: str | None = None,
@@ -129,10 +130,10 @@ class PartitionLog:
     ) -> PartitionLog:
         """Open the log in `folder` for appends. Create it if need be, and recover it after a crash.
 
-        `clean`, `recovery_point` and `log_start_offset` come from the log directory's files. `lowered` is called with a
-        lower recovery point before a truncation, and makes it durable. `jitter` draws a number from 0 to the given one.
-        Raises LogDirectoryError for a log of another dialect, and CorruptRecordError if a recovery would have to
-        truncate damage that `repair_scope` does not name.
+        `clean`, `recovery_point`, `committed` (a high watermark) and `log_start_offset` come from the log directory's
+        files. `lowered` is called with a lower recovery point before a truncation, and makes it durable. `jitter` draws
+        a number from 0 to the given one. Raises LogDirectoryError for a log of another dialect, and CorruptRecordError
+        if a recovery would have to truncate damage that `repair_scope` does not name.
         """
         files = bounded(files, health := health or Health(folder))
         with health:
@@ -146,6 +147,7 @@ class PartitionLog:
                 config,
                 clean=clean,
                 recovery_point=recovery_point,
+                committed=committed,
                 log_start_offset=log_start_offset,
                 quarantine=quarantine,
                 repair_scope=repair_scope,
@@ -167,6 +169,8 @@ class PartitionLog:
                 self.epoch_file.put_empty()
             self.active.activate(monotonic_ms, self._draw())
             files.sync_directory(folder)
+            if config.group_commit:  # so that the checkpoint of its high watermark is not lowered: see `committed`
+                self.recovery_point = self.log_end_offset
         return self
 
     def reconfigure(self, config: LogConfig) -> None:
@@ -206,6 +210,14 @@ class PartitionLog:
     @recovery_point.setter
     def recovery_point(self, offset: int) -> None:
         self._synced = self.generation, offset
+
+    @property
+    def committed(self) -> int:
+        """The high watermark for the checkpoint; with group commit as far as it is durable here.
+
+        A follower that catches up knows records as committed before its own sync.
+        """
+        return min(self.high_watermark, self.recovery_point) if self.config.group_commit else self.high_watermark
 
     def _draw(self) -> int:
         return self._jitter(min(self.config.segment_jitter_ms, self.config.roll_ms))
@@ -529,13 +541,25 @@ class PartitionLog:
         """
         return Segment.create(self.files, self.folder, base_offset, self.config, suffix=CLEANED)
 
-    def replace(self, old: Sequence[Segment], new: Segment, now: Moment) -> None:
+    def replace_log(self, old: Segment, path: str, now: Moment) -> None:
+        """Replace the log of a closed segment by the file at `path`, as `replace` does; its indexes stay.
+
+        The file has sound entries in place of damaged ones, all at the same positions.
+        """
+        assert old in self.segments[:-1]
+        with self.health:
+            new = old.with_log(path)
+        # An index `.swap` without its log would have the old indexes deleted at a start, and the damaged log walked.
+        self.replace([old], new, now, log_first=True)
+
+    def replace(self, old: Sequence[Segment], new: Segment, now: Moment, *, log_first: bool = False) -> None:
         """Replace `old`, adjacent segments that are not active, by `new`: after a crash the log has the one or the
         other.
 
         `new` comes from `new_segment`; its offsets lie within those of `old`. Segments of `old` that retention deleted
-        meanwhile are left out. A crash before `new` is durably named `.swap` leaves the old ones, or the new one if all
-        of its names were durable. A later crash leaves the new one. No sync is needed before: the old ones are whole.
+        meanwhile are left out. `log_first`: the new log is durably named `.swap` before its indexes. A crash before
+        `new` is durably named `.swap` leaves the old ones, or the new one if all of its names were durable. A later
+        crash leaves the new one. No sync is needed before: the old ones are whole.
         """
         with self.health:
             old = [each for each in old if each in self.segments]
@@ -550,7 +574,7 @@ class PartitionLog:
             # Before the final rename they must all be durable: otherwise the new log could appear under its final name
             # beside an old segment, and offsets would exist twice. Kafka's broker understands each of these states as
             # well.
-            new.names.rename(SWAP)
+            new.names.rename(SWAP, log_first=log_first)
             self.files.sync_directory(self.folder)  # from here on a crash leaves the new segment
             at = self.segments.index(old[0]) if old else 0
             # the first one first: otherwise records deleted by a tombstone could come back without the tombstone

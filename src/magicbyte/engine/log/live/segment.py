@@ -31,7 +31,7 @@ from magicbyte.engine.log.files.names import LARGEST_OFFSET, MAX_RELATIVE
 from magicbyte.engine.log.files.resync import Sound, sound_beginning
 from magicbyte.engine.log.live.config import LogConfig
 from magicbyte.engine.log.live.segment_indexes import LiveIndexes, WalkedLog
-from magicbyte.engine.log.live.segment_names import SegmentNames
+from magicbyte.engine.log.live.segment_names import CLEANED, SegmentNames
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.decode import DecodeOptions, decode_rows
 from magicbyte.engine.records.extent import last_offsets, max_timestamps
@@ -614,6 +614,25 @@ class Segment:
         self.size = kept
         self._put_indexes(indexer.finish().files(), durable=durable)
         return Recovered(kept, removed, end_offset, error)
+
+    def with_log(self, path: str) -> Segment:
+        """Return a segment that is not part of the log yet (`.cleaned`), with the log at `path` and these indexes.
+
+        The log has the same entries at the same positions as this one, which is closed. It is renamed.
+        """
+        indexes = {}
+        for kind in (*self.indexes.kinds, TRANSACTION_INDEX):
+            if self.names.has(kind):
+                with self.files.open(self.path(kind)) as file:
+                    indexes[kind] = file.read_at(0, file.size)
+        SegmentNames(self.files, self.folder, self.base_offset, CLEANED).delete()
+        made = Segment(self.files, self.folder, self.base_offset, self.config, suffix=CLEANED)
+        self.files.rename(path, made.path(LOG))
+        made.log = self.files.edit(made.path(LOG))
+        made.size = made.log.size
+        made._put_indexes(indexes, durable=False)
+        made.closed_end = self.closed_end
+        return made
 
     def take_indexes(self, made: SegmentIndexes, transactions: list[AbortedTransaction]) -> None:
         """Use the indexes that were made while `log` was written; `transactions` are its own."""
