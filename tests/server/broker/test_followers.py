@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -358,3 +359,24 @@ async def test_a_follower_whose_disk_fails_to_sync_acknowledges_nothing(
         led = members.replica(leader, "t")
         assert led is not None
         assert led.led().followers[3 - leader.node_id].log_end_offset == 0
+
+
+async def test_with_group_commit_followers_get_records_that_the_leader_cannot_lose(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with replicated(folder, 2, log_flush_policy="group-commit") as (members, client):
+        _, partition = await followed(members)
+        file, real, may_sync = members.leader("t").logs[TopicPartition("t", 0)].active.log, Flush.run, threading.Event()
+
+        def run(flush: Flush) -> None:
+            assert flush.file is not file or may_sync.wait(10)
+            real(flush)
+
+        monkeypatch.setattr(Flush, "run", run)
+        sending = asyncio.create_task(send(client, "t", 0, records(1)))
+        await until(lambda: members.leader("t").logs[TopicPartition("t", 0)].log_end_offset == 1)
+        await asyncio.sleep(0.1)
+        assert partition.log.log_end_offset == 0
+        may_sync.set()
+        await sending
+        assert partition.log.recovery_point == 1

@@ -242,7 +242,7 @@ async def _is_enough_stored(broker: BrokerParts, request: Request[FetchRequest],
         if (partition := await broker.replicas.known_partition(topic, asked.partition)) is None:
             continue
         log, offset = partition.log, asked.fetch_offset
-        upper = _upper(log, request.message)
+        upper = _upper(partition, request.message)
         if offset >= upper or _is_replication_throttled(broker, request.message, partition):
             continue
         try:
@@ -259,10 +259,16 @@ def _is_follower(message: FetchRequest) -> bool:
     return message.replica_id >= 0
 
 
-def _upper(log: PartitionLog, message: FetchRequest) -> int:
-    """Return the end offset for the reader: followers also get records that are not committed."""
+def _upper(partition: ServedPartition, message: FetchRequest) -> int:
+    """Return the end offset for the reader: followers also get records that are not committed.
+
+    With group commit these are durable here: else this broker could lose them, lead again in the same epoch, and write
+    other records at their offsets, which followers could not tell from theirs.
+    """
+    log = partition.log
     if _is_follower(message):
-        return log.log_end_offset
+        leader = partition.leader
+        return leader.log_end_offset if leader is not None and log.config.group_commit else log.log_end_offset
     return log.last_stable_offset if message.isolation_level == _COMMITTED else log.high_watermark
 
 
@@ -373,7 +379,7 @@ async def _lying(
         data.preferred_read_replica = nearest
         return _PartitionResult(topic, asked, data, must_answer_now=True)
     committed = message.isolation_level == _COMMITTED
-    upper = _upper(log, message)
+    upper = _upper(partition, message)
     if log.health.error is not None:
         raise LogDirectoryOfflineError(f"{log.health.path}: offline since {log.health.error}")
     if (diverging := _diverging(request, partition, asked)) is not None:

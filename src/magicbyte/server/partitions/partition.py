@@ -102,8 +102,9 @@ class ServedPartition:
         if len(recent) >= self.RECENT:
             del recent[next(iter(recent))]
         recent[first_offset] = _RecentSet(active, generation, position, size)
-        for event in self.waiting_followers:
-            event.set()
+        if not self.log.config.group_commit:  # else after the sync
+            for event in self.waiting_followers:
+                event.set()
 
     def recent(self, offset: int, max_bytes: int) -> FileSlice | None:
         """Return the result of `log.read` for a recently written set; None if the log must be searched."""

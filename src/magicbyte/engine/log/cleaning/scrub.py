@@ -205,14 +205,14 @@ class _Walked:
 
     def damaged(self, first_offset: int, end_offset: int) -> list[DamagedRange]:
         """Return the ranges between the sound pieces."""
-        found, position, offset = list[DamagedRange](), 0, first_offset
+        ranges, position, offset = list[DamagedRange](), 0, first_offset
         for piece in (*self._pieces, None):
             begin, first = (self._file.size, end_offset) if piece is None else (piece.position, piece.first)
             if begin > position:
-                found.append(DamagedRange(position, begin, offset, first, self._error(position, begin, offset)))
+                ranges.append(DamagedRange(position, begin, offset, first, self._error(position, begin, offset)))
             if piece is not None:
                 position, offset = piece.end, piece.last + 1
-        return found
+        return ranges
 
     def _error(self, position: int, end: int, offset: int) -> CorruptRecordError:
         for at in sorted(self._errors):
