@@ -8,7 +8,7 @@ from typing import Any
 from engine.protocol.schemas import all_schemas
 from interop import jvm
 
-OLD, NEW = "3.9.1", "4.3.1"  # the last release with every old version; the newest
+OLD, NEW = "3.9.1", "4.4.0"  # the last release with every old version; the newest
 AT_ONCE = 4000  # questions to one JVM
 # What the two releases changed without a new version; our schemas follow the other one.
 DIFFERENT = {
@@ -20,11 +20,12 @@ DIFFERENT = {
     },
     NEW: set(),
 }  # fmt: skip
-# Fields for which the newer release has other names than our schemas.
+# Fields for which a release has other names than our schemas.
 RENAMED = {
     ("VoteRequest", NEW): {
         "candidateEpoch": "replicaEpoch", "candidateId": "replicaId", "candidateDirectoryId": "replicaDirectoryId",
     },
+    ("TxnOffsetCommitRequest", OLD): {"generationIdOrMemberEpoch": "generationId"},
 }  # fmt: skip
 
 Json = dict[str, Any]

@@ -1,6 +1,6 @@
 """Kafka's own message classes against ours: the same bytes and the same values, for every API and version.
 
-Old versions come from the classes of 3.9.1, new ones from 4.3.1; where both have a version, both are asked.
+Old versions come from the classes of 3.9.1, new ones from 4.4.0; where both have a version, both are asked.
 """
 
 import base64

@@ -81,7 +81,7 @@ def test_every_request_has_a_response_of_the_same_key_and_versions() -> None:
 
 def test_every_key_up_to_the_newest_has_one_request() -> None:
     keys = sorted(message.api_key for message in schemas("messages").values() if message.type == "request")
-    assert keys == list(range(93))
+    assert keys == list(range(95))
 
 
 def test_every_message_begins_with_version_0() -> None:

@@ -193,7 +193,7 @@ class TransactionalClient:
             group_id=GROUP_ID,
             producer_id=producer_id,
             producer_epoch=epoch,
-            generation_id=member.generation,
+            generation_id_or_member_epoch=member.generation,
             member_id=member.member_id,
             topics=[
                 TxnOffsetCommitRequestTopic(

@@ -11,7 +11,8 @@ from engine.protocol.values import examples
 
 Chosen = Callable[[], tuple[tuple[str, int], ...]]
 KINDS = ("default inside", "null at 0", "null at 1", "lowest", "highest", "random")
-NAMED_OTHERWISE = {"VoteRequest"}  # by kio, after Kafka 4.1: replica_id for candidate_id
+# by kio, after Kafka 4.1: replica_id for candidate_id, and the names before 4.4
+NAMED_OTHERWISE = {"VoteRequest", "StreamsGroupHeartbeatResponse", "TxnOffsetCommitRequest"}
 HANDLED_BY_HAND = {"ApiVersionsResponse", "DeleteTopicsRequest"}  # by kafka-python, for its own needs
 
 

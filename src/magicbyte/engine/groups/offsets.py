@@ -224,7 +224,11 @@ def commit_in_transaction(
 
 def _transactional_refusal(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
     """Return why a consumer's offsets are refused. Requests without member data are not checked (KIP-447)."""
-    member_id, instance_id, generation = request.member_id, request.group_instance_id, request.generation_id
+    member_id, instance_id, generation = (
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+    )
     if not member_id and instance_id is None and generation < 0:
         return ErrorCode.NONE
     if group is None:

@@ -23,3 +23,6 @@ OFFSET_FETCH_WITH_CODE: Final = 2
 
 OFFSET_FETCH_OF_GROUPS: Final = 8
 """OffsetFetch for several groups."""
+
+FETCH_BY_ID: Final = 13
+"""Fetch whose topics are identified by id."""

@@ -94,6 +94,10 @@ class StreamsGroupMetadataValue(Message, gc=False, kw_only=True):
     validated_topology_epoch: Epoch of the topology that was last found to fit the topics; -1 if there is none.
     last_assignment_configs: Settings of the group for which the last assignment was computed; null if they were not
         kept.
+    stored_description_topology_epoch: Epoch of the topology whose description is stored; -1 if none is, -2 if
+        storing it was interrupted.
+    failed_description_topology_epoch: Epoch of the topology whose description was refused for good, so that members
+        are not asked for it again; -1 if there is none.
     """
 
     VALID_VERSIONS = range(1)
@@ -104,6 +108,8 @@ class StreamsGroupMetadataValue(Message, gc=False, kw_only=True):
     validated_topology_epoch: int = -1  # int32, versions 0+, tag 0
     # []LastAssignmentConfig, versions 0+, nullable, tag 1
     last_assignment_configs: list[LastAssignmentConfig] | None = field(default_factory=list)
+    stored_description_topology_epoch: int = -1  # int32, versions 0+, tag 2
+    failed_description_topology_epoch: int = -1  # int32, versions 0+, tag 3
     unknown_tags: Tags = ()
 
     def _write(self, out: Writer, version: int) -> None:
@@ -122,6 +128,8 @@ class StreamsGroupMetadataValue(Message, gc=False, kw_only=True):
         at += 12
         self.validated_topology_epoch = -1
         self.last_assignment_configs = []
+        self.stored_description_topology_epoch = -1
+        self.failed_description_topology_epoch = -1
         if data[at]:
             tags, at = read_tags(data, at)
             if 0 in tags:
@@ -142,6 +150,20 @@ class StreamsGroupMetadataValue(Message, gc=False, kw_only=True):
                     ),
                     "last_assignment_configs",
                 )
+            if 2 in tags:
+                part = tags.pop(2)
+                self.stored_description_topology_epoch = whole(
+                    part,
+                    (_I.unpack_from(part)[0], 4),
+                    "stored_description_topology_epoch",
+                )
+            if 3 in tags:
+                part = tags.pop(3)
+                self.failed_description_topology_epoch = whole(
+                    part,
+                    (_I.unpack_from(part)[0], 4),
+                    "failed_description_topology_epoch",
+                )
             self.unknown_tags = unknown(tags)
         else:
             self.unknown_tags, at = (), at + 1
@@ -157,4 +179,12 @@ class StreamsGroupMetadataValue(Message, gc=False, kw_only=True):
             part = Writer()
             write_structs(part, self.last_assignment_configs, True, LastAssignmentConfig._write_each, version)
             found.append((1, bytes(part)))
+        if self.stored_description_topology_epoch != -1:
+            part = Writer()
+            part.buffer += _I.pack(self.stored_description_topology_epoch)
+            found.append((2, bytes(part)))
+        if self.failed_description_topology_epoch != -1:
+            part = Writer()
+            part.buffer += _I.pack(self.failed_description_topology_epoch)
+            found.append((3, bytes(part)))
         return found
