@@ -298,7 +298,6 @@ def test_the_largest_timestamp_of_an_entry_is_read_in_one_place_for_each_form_th
 def test_each_sentinel_of_the_protocol_has_one_name() -> None:
     others = {name for name in places(sentinels) if not name.startswith("sentinels.py")}
     assert others == {
-        "apis/fetch.py _NO_SESSION",
         "records/enriched.py NO_TAGS",
         "records/kernels/runs.py NO_TYPE",
         "testing/checker/judge.py NO_OPERATION",

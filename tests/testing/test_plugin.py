@@ -184,7 +184,7 @@ def test_the_option_has_the_broker_offer_what_an_older_release_does(suite: pytes
     suite.runpytest_inprocess(*PLUGIN, "--kafka-as-version", "0.10.2").assert_outcomes(passed=1)
     refused = suite.runpytest_inprocess(*PLUGIN, "--kafka-as-version", "0.7")
     refused.assert_outcomes(errors=1)
-    refused.stdout.fnmatch_lines("*as.version: expected a release from 0.8.2 to 4.1, found '0.7'*")
+    refused.stdout.fnmatch_lines("*as.version: expected a release from 0.8.2 to 4.4, found '0.7'*")
 
 
 def test_a_cluster_is_whole_again_for_the_next_test_and_has_settings_of_its_own(suite: pytest.Pytester) -> None:

@@ -66,7 +66,7 @@ def cluster() -> None:
 @click.option("--zookeeper-classpath", "jars", metavar="PATH",
               help="The jars of the ZooKeeper to start: a folder or a Java class path. [default: Debian's "
               "package, or a ZooKeeper or Kafka in /opt]")  # fmt: skip
-@click.option("--as-version", metavar="RELEASE", help="Behave as this Kafka release does, 0.8.2 to 4.1.")
+@click.option("--as-version", metavar="RELEASE", help="Behave as this Kafka release does, 0.8.2 to 4.4.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
               help="A setting of all brokers, with Kafka's name. Can be given several times.")  # fmt: skip
 def up(

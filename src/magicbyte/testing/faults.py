@@ -19,6 +19,7 @@ from magicbyte.access.net.server import Answer, Handler, discard
 from magicbyte.access.net.stream import Buffer, SendableFile, Stream
 from magicbyte.engine.errors import ErrorCode, NetworkError
 from magicbyte.engine.protocol import APIS, NULL_UUID, Api, Message, read_request, read_response, write_response
+from magicbyte.engine.protocol.first_versions import FETCH_BY_ID
 from magicbyte.engine.protocol.framing import SIZE_BYTES, api_key_of
 from magicbyte.engine.protocol.messages.create_topics import (
     CreatableTopicResult,
@@ -47,6 +48,7 @@ from magicbyte.engine.protocol.messages.produce import (
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from magicbyte.server.apis.sessions import AskedTopic
     from magicbyte.server.broker.broker import Broker
 
 _BY_NAME: Final = {api.name.lower(): api for api in APIS.values()}
@@ -207,7 +209,7 @@ async def _refused(broker: Broker, handler: Handler, frame: memoryview, code: Er
     elif isinstance(request.message, ProduceRequest) and not request.message.acks:
         return None
     elif type(request.message) in _REFUSED:
-        response = _REFUSED[type(request.message)](broker, request.message, code)
+        response = _REFUSED[type(request.message)](broker, request.message, version, code)
     else:
         response = request.api.response()
         _set_codes(response, code)
@@ -229,21 +231,24 @@ def _set_codes(found: Struct, code: ErrorCode) -> None:
                 _set_codes(part, code)
 
 
-def _fetch(broker: Broker, message: FetchRequest, code: ErrorCode) -> FetchResponse:
-    begun = broker.fetch_sessions.begin(message, broker.clock.monotonic_ms())
-    topics = dict[str, FetchableTopicResponse]()
+def _fetch(broker: Broker, message: FetchRequest, version: int, code: ErrorCode) -> FetchResponse:
+    name_of = broker.topics.name_of if version >= FETCH_BY_ID else None
+    begun = broker.fetch_sessions.begin(message, broker.clock.monotonic_ms(), name_of)
+    topics: dict[AskedTopic, FetchableTopicResponse] = {}
     for topic, asked in begun.partitions:
         refused = PartitionData(partition_index=asked.partition, error_code=code, high_watermark=-1, records=b"")
-        topics.setdefault(topic, FetchableTopicResponse(topic=topic)).partitions.append(refused)
+        told = FetchableTopicResponse(topic=topic.name, topic_id=topic.id or NULL_UUID)
+        topics.setdefault(topic, told).partitions.append(refused)
     session_id = 0 if begun.session is None else begun.session.id
     return FetchResponse(error_code=begun.error, session_id=session_id, responses=list(topics.values()))
 
 
-def _produce(_: Broker, message: ProduceRequest, code: ErrorCode) -> ProduceResponse:
+def _produce(_: Broker, message: ProduceRequest, _version: int, code: ErrorCode) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partition_responses=[
                     PartitionProduceResponse(index=each.index, error_code=code, base_offset=-1)
                     for each in topic.partition_data
@@ -254,11 +259,12 @@ def _produce(_: Broker, message: ProduceRequest, code: ErrorCode) -> ProduceResp
     )
 
 
-def _offset_commit(_: Broker, message: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+def _offset_commit(_: Broker, message: OffsetCommitRequest, _version: int, code: ErrorCode) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
                     for each in topic.partitions
@@ -269,19 +275,19 @@ def _offset_commit(_: Broker, message: OffsetCommitRequest, code: ErrorCode) -> 
     )
 
 
-def _create_topics(_: Broker, message: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
+def _create_topics(_: Broker, message: CreateTopicsRequest, _version: int, code: ErrorCode) -> CreateTopicsResponse:
     return CreateTopicsResponse(topics=[CreatableTopicResult(name=each.name, error_code=code, error_message=None)
                                         for each in message.topics])  # fmt: skip
 
 
-def _delete_topics(_: Broker, message: DeleteTopicsRequest, code: ErrorCode) -> DeleteTopicsResponse:
+def _delete_topics(_: Broker, message: DeleteTopicsRequest, _version: int, code: ErrorCode) -> DeleteTopicsResponse:
     asked = [(each.name, each.topic_id) for each in message.topics]
     named = [(name, NULL_UUID) for name in message.topic_names]
     return DeleteTopicsResponse(responses=[DeletableTopicResult(name=name, topic_id=number, error_code=code)
                                            for name, number in asked + named])  # fmt: skip
 
 
-_REFUSED: Final[Mapping[type[Message], Callable[[Broker, Any, ErrorCode], Message]]] = {
+_REFUSED: Final[Mapping[type[Message], Callable[[Broker, Any, int, ErrorCode], Message]]] = {
     ProduceRequest: _produce,
     FetchRequest: _fetch,
     OffsetCommitRequest: _offset_commit,

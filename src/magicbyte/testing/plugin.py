@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("magicbyte").addoption(
         OPTION,
         metavar="RELEASE",
-        help="The Kafka release that kafka_broker and kafka_cluster imitate, 0.8.2 to 4.1.",
+        help="The Kafka release that kafka_broker and kafka_cluster imitate, 0.8.2 to 4.4.",
     )
 
 

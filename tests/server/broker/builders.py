@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import struct
+import uuid
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from magicbyte.engine.codecs import Codec
+from magicbyte.engine.protocol import Message
+from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.fields import NULL_UUID
 from magicbyte.engine.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -79,6 +83,19 @@ def read(data: PartitionData) -> list[Record]:
     table = scan(data.records)
     assert table.damage is None
     return [record for columns in decode(data.records[: table.end]) for record in columns]
+
+
+def name_by_id(message: Message, ids: Mapping[str, uuid.UUID]) -> None:
+    """Set the ids of the topics that a request names, for the versions that name them by id alone."""
+    holders: list[Any] = [message, *getattr(message, "groups", ())]
+    for holder in holders:
+        for row in getattr(holder, "topic_data", None) or getattr(holder, "topics", None) or ():
+            if hasattr(row, "topic_id"):
+                row.topic_id = ids.get(row.topic if hasattr(row, "topic") else row.name, NULL_UUID)
+
+
+BY_ID = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.TXN_OFFSET_COMMIT}
+"""Requests whose later versions name topics by id alone."""
 
 
 async def commit(peer: Peer, offset: int) -> int:

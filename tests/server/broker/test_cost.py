@@ -69,6 +69,7 @@ def test_every_api_that_is_served_is_in_the_sweep_and_has_a_bound() -> None:
     assert {APIS[key].name for key in SERVED.keys() - arrays} == {
         "ControlledShutdown", "Heartbeat", "ApiVersions", "InitProducerId", "DescribeAcls", "DescribeCluster",
         "SaslHandshake", "SaslAuthenticate", "AddOffsetsToTxn", "EndTxn", "AllocateProducerIds",
+        "RenewDelegationToken", "ExpireDelegationToken",
     }  # fmt: skip
     flexible = {key for key, served in SERVED.items() if served.versions[-1] in APIS[key].flexible_versions}
     assert {case.key for case in CASES if case.path == (TAGS,)} == flexible

@@ -1,7 +1,8 @@
 """A broker as an older release: what it offers is what brokers of that release said, and it turns down as they did.
 
 releases.json has what ApiVersions of real brokers answered, for the APIs that clients use and that are served here, by
-release; of transactions (24 to 28, 65, 66) it has what the message definitions of the releases say.
+release; of transactions (24 to 28, 65, 66) and delegation tokens (38 to 41) it has what the message definitions of the
+releases say.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import pytest
 
 from builders import run
 from magicbyte.engine.errors import ErrorCode, InvalidConfigError
-from magicbyte.engine.protocol import write_request
+from magicbyte.engine.protocol import APIS, write_request
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from magicbyte.engine.protocol.messages.create_topics import (
     CreatableTopic,
@@ -54,9 +55,9 @@ def test_before_there_was_api_versions_it_is_not_listed_and_groups_come_with_0_9
     assert offer.offer_of("0.9.0.1").answered.keys() == set(range(17))
 
 
-@pytest.mark.parametrize("name", ["0.8.1", "4.2", "5.0", "2", "new", "", "3.9.x"])
+@pytest.mark.parametrize("name", ["0.8.1", "4.5", "5.0", "2", "new", "", "3.9.x"])
 def test_a_release_that_is_not_known_is_refused_by_name(name: str) -> None:
-    with pytest.raises(InvalidConfigError, match=r"as\.version: expected a release from 0\.8\.2 to 4\.1"):
+    with pytest.raises(InvalidConfigError, match=r"as\.version: expected a release from 0\.8\.2 to 4\.4"):
         BrokerConfig({"as.version": name})
 
 
@@ -166,3 +167,46 @@ def test_before_0_11_a_batch_of_magic_2_is_damage(name: str, code: ErrorCode, tm
             return answer.responses[0].partition_responses[0].error_code
 
     assert run(work()) == code
+
+
+async def test_23_r19_a_client_that_means_another_cluster_or_broker_has_to_bootstrap_again(folder: Path) -> None:
+    async with Running(folder, {"as.version": "4.4"}) as broker:
+        peer = await Peer.of(broker)
+        here = broker.config.broker_id
+        for cluster, node, code in (
+            (None, -1, 0),
+            (broker.cluster_id, here, 0),
+            (None, 77, 42),
+            (broker.cluster_id, -1, 42),
+            ("", here, 129),
+            ("another", here, 129),
+            (broker.cluster_id, here + 1, 129),
+        ):
+            asked = ApiVersionsRequest(
+                client_software_name="a", client_software_version="1", cluster_id=cluster, node_id=node
+            )
+            told = await peer.ask(asked, 5, ApiVersionsResponse)
+            assert (told.error_code, bool(told.api_keys)) == (code, not code), (cluster, node)
+        peer.close()
+
+
+@pytest.mark.parametrize(("name", "latest"), [("4.3", 4), ("4.4", 5)])
+async def test_22_r17_the_range_of_api_versions_is_in_the_refusal_of_a_later_one(
+    folder: Path, name: str, latest: int
+) -> None:
+    async with Running(folder, {"as.version": name}) as broker:
+        peer = await Peer.of(broker)
+        answer = await peer.exchange(too_new(18, 99))
+        assert answer[8:] == bytes.fromhex("0023 00000001 0012 0000") + latest.to_bytes(2, "big")
+        peer.close()
+
+
+async def test_requests_for_delegation_tokens_are_refused_as_without_tokens(folder: Path) -> None:
+    async with Running(folder) as broker:
+        peer = await Peer.of(broker)
+        for key in (38, 39, 40, 41):
+            api = APIS[key]
+            for version in broker.runtime.offer.answered[key]:
+                told = await peer.ask(api.request(), version, api.response)
+                assert told.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED  # without an authentication
+        peer.close()

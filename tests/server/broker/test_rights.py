@@ -68,6 +68,7 @@ from magicbyte.engine.protocol.messages import offset_for_leader_epoch as epochs
 from magicbyte.engine.protocol.messages import txn_offset_commit as of_group
 from magicbyte.engine.protocol.messages import write_txn_markers as mark
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from magicbyte.engine.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from magicbyte.engine.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.engine.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -80,6 +81,7 @@ from magicbyte.server.settings.config import BrokerConfig
 from magicbyte.server.settings.offer import OWN
 from magicbyte.server.settings.served import SERVED
 from server.broker import transacting
+from server.broker.builders import BY_ID, name_by_id
 from server.broker.serving import CLOSED, Peer, Running
 
 ACLS = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
@@ -117,11 +119,21 @@ async def serving(folder: Path, settings: dict[str, str] | None = None) -> Async
             peer.close()
 
 
+OF_TOKENS = {
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+}
+"""Requests that are refused to all."""
+
+
 def test_every_api_needs_a_right_but_those_before_and_of_a_login() -> None:
     assert {key for key in SERVED if BROKER_ROUTES.load(key).rights is None} == {
         ApiKey.API_VERSIONS,
         ApiKey.SASL_HANDSHAKE,
         ApiKey.SASL_AUTHENTICATE,
+        *OF_TOKENS,
     }
 
 
@@ -273,6 +285,7 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
         {NO_CLUSTER},
     ),
     (moves.ListPartitionReassignmentsRequest(), {NO_CLUSTER}),
+    (DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")]), {NO_TOPIC}),
     (
         forget.OffsetDeleteRequest(
             group_id="g",
@@ -332,6 +345,8 @@ async def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothin
             api, told = APIS[message.API_KEY], 0
             collect = codes_of(api.response)
             assert collect is not None
+            if message.API_KEY in BY_ID:
+                name_by_id(message, {each: broker.topics.known(each).id for each in broker.topics.names()})
             for version in OWN.answered[api.key]:
                 try:
                     write_request(message, version, correlation_id=1, client_id="")
@@ -346,7 +361,7 @@ async def test_without_a_right_each_api_gets_its_code_in_each_version_and_nothin
             assert told, api.name
             asked.add(api.key)
         brokers_only, without_codes = {4, 5, 6, 7, 56, 67}, {16, 17, 18, 36, 60, 66}
-        assert asked == set(SERVED) - brokers_only - without_codes
+        assert asked == set(SERVED) - brokers_only - without_codes - OF_TOKENS
         assert sorted(broker.topics.names()) == ["t", "u"]
         listed = await peer.ask(list_groups.ListGroupsRequest(), 4, list_groups.ListGroupsResponse)  # [63]
         assert (listed.error_code, listed.groups) == (0, [])
@@ -402,20 +417,24 @@ async def test_a_producer_needs_its_id_and_the_topics_and_groups_of_its_transact
         assert not (await peer.ask(ListTransactionsRequest(), 0, ListTransactionsResponse)).transaction_states
 
 
-async def test_a_fetch_session_ends_with_the_right_to_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [11, 13])
+async def test_a_partition_without_the_right_to_read_stays_in_its_session_and_is_refused_each_time(
+    tmp_path: Path, version: int
+) -> None:
     async with serving(tmp_path) as (broker, peer):
         await give(broker, AclOperation.READ)
-        topics = [fetch.FetchTopic(topic="t", partitions=[fetch.FetchPartition(partition_max_bytes=1000)])]
-        new = fetch.FetchRequest(session_epoch=0, topics=topics)
-        begun = await peer.ask(new, 11, fetch.FetchResponse)
+        partitions = [fetch.FetchPartition(partition_max_bytes=1000)]
+        topics = [fetch.FetchTopic(topic="t", topic_id=broker.topics.known("t").id, partitions=partitions)]
+        begun = await peer.ask(fetch.FetchRequest(session_epoch=0, topics=topics), version, fetch.FetchResponse)
         assert begun.session_id
         await give(broker, AclOperation.READ, permission=Permission.DENY)
-        again = fetch.FetchRequest(session_id=begun.session_id, session_epoch=1, topics=topics)
-        assert (await peer.ask(again, 11, fetch.FetchResponse)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        told = await peer.ask(new, 11, fetch.FetchResponse)
-        (part,) = [part for each in told.responses for part in each.partitions]
-        assert (part.error_code, part.records, part.aborted_transactions) == (NO_TOPIC, b"", None)  # records: not null
-        assert told.session_id == 0
+        for epoch in (1, 2):
+            again = fetch.FetchRequest(session_id=begun.session_id, session_epoch=epoch)
+            told = await peer.ask(again, version, fetch.FetchResponse)
+            (part,) = [part for each in told.responses for part in each.partitions]
+            assert (part.error_code, part.records) == (NO_TOPIC, b"")  # not null
+            assert part.aborted_transactions == (None if version == 11 else [])
+            assert (told.error_code, told.session_id) == (0, begun.session_id)
 
 
 @pytest.mark.parametrize("epoch", [-1, 0], ids=["without a session", "in a session"])
@@ -437,7 +456,7 @@ async def test_a_right_that_is_taken_away_while_a_reader_waits_for_records_is_go
             await send(client, "t", 0, [Record(0, 0, 0, None, b"secret")])
         told = await waiting
         assert [part.error_code for each in told.responses for part in each.partitions] == [NO_TOPIC]
-        assert told.session_id == 0
+        assert (told.session_id == 0) == (epoch == -1)
         assert not any(part.records for each in told.responses for part in each.partitions)
 
 

@@ -252,7 +252,7 @@ ROUTES: Final = (
     ),
     Route(
         ApiKey.DESCRIBE_LOG_DIRS,
-        range(5),
+        range(6),
         describe_log_dirs,
         most_bytes=8 * MIB,
         most_elements=MANY,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -263,9 +263,11 @@ async def _grow(broker: BrokerParts, wanted: CreatePartitionsTopic, *, validate_
 
 async def delete_topics(broker: BrokerParts, request: Request[DeleteTopicsRequest]) -> DeleteTopicsResponse:
     """Delete topics, each by itself. Waiting fetches of their records are answered."""
-    by_ids = request.version >= _FIRST_WITH_IDS
-    wanted = request.message.topics if by_ids else [DeleteTopicState(name=each) for each in request.message.topic_names]
-    results = []
+    results = list[DeletableTopicResult]()
+    if request.version >= _FIRST_WITH_IDS:
+        wanted, results = _meant_once(broker, request.message.topics)
+    else:
+        wanted = [DeleteTopicState(name=each) for each in request.message.topic_names]
     deleted: dict[str | None, DeletableTopicResult] = {}
     quota = broker.runtime.quotas.mutations_of(request, strict_from=_FIRST_STRICT_DELETION)
     async with broker.runtime.directory:
@@ -284,6 +286,27 @@ async def delete_topics(broker: BrokerParts, request: Request[DeleteTopicsReques
             deleted[name].error_code = ErrorCode.REQUEST_TIMED_OUT
             deleted[name].error_message = f"topic {name} is still being deleted"
     return DeleteTopicsResponse(responses=results)
+
+
+def _meant_once(
+    broker: BrokerParts, asked: Sequence[DeleteTopicState]
+) -> tuple[list[DeleteTopicState], list[DeletableTopicResult]]:
+    """Return the topics that are named once, be it by name or by id; and one refusal of each other one."""
+    by_topic = dict[object, list[DeleteTopicState]]()
+    for at, each in enumerate(asked):
+        is_valid = (each.name is None) != (each.topic_id == NULL_UUID)
+        topic = name_of_topic(broker.topics, each) or each.topic_id if is_valid else at
+        by_topic.setdefault(topic, []).append(each)
+    once, refused = list[DeleteTopicState](), list[DeletableTopicResult]()
+    for rows in by_topic.values():
+        if len(rows) == 1:
+            once += rows
+            continue
+        result = DeletableTopicResult(name=next((each.name for each in rows if each.name is not None), None))
+        result.topic_id = next((each.topic_id for each in rows if each.topic_id != NULL_UUID), NULL_UUID)
+        result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, "expected a topic once in a request"
+        refused.append(result)
+    return once, refused
 
 
 async def _delete(

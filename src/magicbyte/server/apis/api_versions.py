@@ -14,6 +14,7 @@ from magicbyte.engine.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, KIB, Route
 from magicbyte.server.serving.shared_answers import SharedAnswer
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _FIRST_WITH_LEVEL_0: Final = 4
+_FIRST_WITH_CLUSTER: Final = 5
 
 
 async def api_versions(broker: BrokerParts, request: Request[ApiVersionsRequest]) -> Message:
@@ -35,6 +37,8 @@ async def api_versions(broker: BrokerParts, request: Request[ApiVersionsRequest]
         name, version = request.message.client_software_name, request.message.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        if request.version >= _FIRST_WITH_CLUSTER and (code := _wrong_broker(broker, request.message)):
+            return ApiVersionsResponse(error_code=code)
         request.connection.software_name, request.connection.software_version = name, version
     offer, answers = broker.runtime.offer, broker.shared_answers
     if broker.runtime.quotas.is_limiting:
@@ -45,6 +49,16 @@ async def api_versions(broker: BrokerParts, request: Request[ApiVersionsRequest]
         answer = SharedAnswer(_offered(offer, request.version), request.version)
         answers.put(image, key, answer, len(offer.listed))
     return answer
+
+
+def _wrong_broker(broker: BrokerParts, message: ApiVersionsRequest) -> ErrorCode:
+    """Return the error of a client that means to reach another cluster, or another broker of it (KIP-1242)."""
+    if (message.cluster_id is None) != (message.node_id == NO_BROKER):
+        return ErrorCode.INVALID_REQUEST
+    meant = message.cluster_id, message.node_id
+    if meant in ((None, NO_BROKER), (broker.cluster_id, broker.runtime.node_id)):
+        return ErrorCode.NONE
+    return ErrorCode.REBOOTSTRAP_REQUIRED
 
 
 def _offered(offer: Offer, version: int) -> ApiVersionsResponse:
@@ -65,7 +79,7 @@ def _offered(offer: Offer, version: int) -> ApiVersionsResponse:
 ROUTES: Final = (
     Route(
         ApiKey.API_VERSIONS,
-        range(5),
+        range(6),
         api_versions,
         most_bytes=64 * KIB,
         most_elements=FEW,

@@ -1,14 +1,15 @@
 """Fetch: stored records by `sendfile` if the client supports their format, else converted; waits for new records.
 
-Sources: KIP-31, KIP-32 (formats by version), KIP-74 (limits), KIP-98 (isolation), KIP-227 (sessions), KIP-320 (epochs).
+Sources: KIP-31, KIP-32 (formats by version), KIP-74 (limits), KIP-98 (isolation), KIP-227 (sessions), KIP-320 (epochs),
+KIP-516 (topic ids), KIP-951 (leaders in responses).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -24,7 +25,8 @@ from magicbyte.engine.errors import (
 )
 from magicbyte.engine.log.live.lookups import aborted_in_slice, size_in_segment
 from magicbyte.engine.protocol.api_key import ApiKey
-from magicbyte.engine.protocol.first_versions import FETCH_WITH_WHOLE_SETS
+from magicbyte.engine.protocol.fields import NULL_UUID
+from magicbyte.engine.protocol.first_versions import FETCH_BY_ID, FETCH_WITH_WHOLE_SETS
 from magicbyte.engine.protocol.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -32,17 +34,19 @@ from magicbyte.engine.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import LOG_OVERHEAD, SIZE, Dialect
+from magicbyte.server.apis.leaders import current_leader, live_leaders
+from magicbyte.server.apis.sessions import AskedTopic
 from magicbyte.server.partitions.conversion import SliceConversion, converted, newest_magic
 from magicbyte.server.partitions.partition import tell_corrected_index
 from magicbyte.server.serving.authorization import (
     TOPIC_REFUSED,
     AuthorizedCaller,
-    need_of_topic,
 )
 from magicbyte.server.serving.metrics import count, now_ns
 from magicbyte.server.serving.parts import ConvertedPart, FilePart, KeptFile
@@ -55,18 +59,27 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.live.segment import FileSlice
     from magicbyte.engine.protocol import Message
     from magicbyte.server.apis.broker_parts import BrokerParts
-    from magicbyte.server.apis.sessions import BegunFetch
+    from magicbyte.server.apis.sessions import BegunFetch, FoundPartition
     from magicbyte.server.partitions.partition import ServedPartition
     from magicbyte.server.serving.request import Handler, Request
 
+    _Watched: TypeAlias = tuple[FetchPartition, ServedPartition]
+
 T = TypeVar("T")
 
-_NEW_SESSION: Final = 0
-_NO_SESSION: Final = -1
 _FORMAT_OF_VERSION: Final = (Format.V0, Format.V0, Format.V1, Format.V1)  # later ones: V2
 _FIRST_WITH_STORAGE_ERROR: Final = 6
 _FIRST_WITH_ZSTD: Final = 10
 _FIRST_FROM_FOLLOWERS: Final = 11
+_FIRST_WITH_REPLICA_STATE: Final = 15
+_FIRST_WITH_LEADERS: Final = 16
+_WITH_LEADER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_WITHOUT_LOG: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+)
+"""Errors that name no log: from version 13 on they have an empty array of aborted transactions, and others null."""
+_NEED_NOT_ANSWER: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+"""Errors that remain for as long as a reader asks: as in Kafka, they do not end the wait for other partitions."""
 _COMMITTED: Final = 1
 _EMPTY: Final = b""
 _STEPS: Final = 20  # to read a partition
@@ -82,7 +95,7 @@ class _PartitionResult(Struct):
     their formats. `must_answer_now`: there is something besides records to report immediately.
     """
 
-    topic: str
+    topic: AskedTopic
     asked: FetchPartition
     data: PartitionData
     size: int = 0
@@ -105,12 +118,13 @@ class _Reading(Struct):
     has_error: bool = False
     found: list[_PartitionResult] = field(default_factory=list)
 
-    def add(self, each: _PartitionResult) -> None:
+    def add(self, result: _PartitionResult) -> None:
         """Add what lies at the next partition."""
-        self.found.append(each)
-        self.size += each.size
-        self.left -= each.size
-        self.has_error = self.has_error or each.must_answer_now or bool(each.data.error_code)
+        self.found.append(result)
+        self.size += result.size
+        self.left -= result.size
+        code = result.data.error_code
+        self.has_error = self.has_error or result.must_answer_now or (bool(code) and code not in _NEED_NOT_ANSWER)
 
     def close(self) -> None:
         """Release what was found, which will not be sent."""
@@ -125,8 +139,14 @@ def give_back(data: PartitionData) -> None:
             piece.close()
 
 
-async def fetch(broker: BrokerParts, request: Request[FetchRequest]) -> FetchResponse:
-    """Return records once there are `min_bytes`, or an error, or `max_wait_ms` have passed."""
+async def fetch(
+    broker: BrokerParts, request: Request[FetchRequest], may_read: Callable[[str], bool] | None = None
+) -> FetchResponse:
+    """Return records once there are `min_bytes`, or an error, or `max_wait_ms` have passed.
+
+    `may_read`: whether the client may read a topic; it is asked again in each pass. None: it may read all.
+    """
+    _name_replica(request)
     request = broker.runtime.quotas.limited_fetch(request)
     message = request.message
     begun = await _begin(broker, request)
@@ -138,42 +158,42 @@ async def fetch(broker: BrokerParts, request: Request[FetchRequest]) -> FetchRes
     is_first = True
     while True:
         event = asyncio.Event()
-        watched: list[ServedPartition] = []
+        watched: list[_Watched] = []
         try:
-            await _watch(broker, request, begun, event, watched)
-            reading = await _read(broker, request, begun, is_first=is_first)
+            await _watch(broker, request, begun, event, watched, may_read)
+            reading = await _read(broker, request, begun, may_read, is_first=is_first)
             is_first = False
             left = deadline - loop.time()
             enough = reading.size >= message.min_bytes or reading.has_error or not watched
             if not enough and left > 0:
                 try:
-                    enough = await _is_enough_stored(broker, request, begun)
+                    enough = await _is_enough_stored(broker, request, watched)
                 except BaseException:
                     reading.close()
                     raise
                 if enough and event.is_set():  # records came just now
                     reading.close()
-                    reading = await _read(broker, request, begun)
+                    reading = await _read(broker, request, begun, may_read)
             if enough or left <= 0 or broker.runtime.is_stopping:
                 if broker.runtime.quotas.is_limiting and _exceeds_client_quota(broker, request, begun, reading):
                     reading.close()
                     return _nothing(broker, begun)
                 try:
                     await _answer(broker, request, reading.found)
-                    response = await _response(request, begun, reading)
+                    response = await _response(broker, request, begun, reading)
                 except BaseException:
                     reading.close()
                     raise
                 if _is_follower(message):
                     for each in reading.found:
-                        broker.leader_throttle.record(each.topic, each.data.partition_index, each.size)
+                        broker.leader_throttle.record(each.topic.name, each.data.partition_index, each.size)
                 return response
             reading.close()
             started = now_ns()
             await _wait(event, left)
             request.connection.waited_ns += now_ns() - started
         finally:
-            for partition in watched:
+            for _, partition in watched:
                 partition.waiting.pop(event, None)
                 partition.waiting_followers.pop(event, None)
 
@@ -183,7 +203,7 @@ def _exceeds_client_quota(
 ) -> bool:
     """Return whether the client gets nothing now because its quota is used up; otherwise count what it gets."""
     told = [
-        (each.topic, each.data, each.size)
+        (each.topic.name, each.data, each.size)
         for each in reading.found
         if not begun.is_incremental or each.size or each.data.error_code
     ]
@@ -201,7 +221,8 @@ def _nothing(broker: BrokerParts, begun: BegunFetch) -> FetchResponse:
 
 
 async def _begin(broker: BrokerParts, request: Request[FetchRequest]) -> BegunFetch:
-    steps = broker.sessions.begin_in_steps(request.message, broker.runtime.clock.monotonic_ms())
+    name_of = broker.topics.name_of if request.version >= FETCH_BY_ID else None
+    steps = broker.sessions.begin_in_steps(request.message, broker.runtime.clock.monotonic_ms(), name_of)
     while True:
         try:
             for _ in range(STEPS_AT_ONCE):
@@ -217,20 +238,37 @@ async def _watch(
     request: Request[FetchRequest],
     begun: BegunFetch,
     event: asyncio.Event,
-    watched: list[ServedPartition],
+    watched: list[_Watched],
+    may_read: Callable[[str], bool] | None,
 ) -> None:
     """Register `event` for new records of partitions, before they are read, so that none is missed.
 
     `watched` gets the partitions, for deregistration.
     """
     async for topic, asked in request.turns.over(begun.partitions):
-        if (partition := await broker.replicas.known_partition(topic, asked.partition)) is not None:
+        if (topic.id is not None or may_read is not None) and _topic_fault(broker, topic, may_read):
+            continue
+        if (partition := await broker.replicas.known_partition(topic.name, asked.partition)) is not None:
             waiting = partition.waiting_followers if _is_follower(request.message) else partition.waiting
             waiting[event] = None
-            watched.append(partition)
+            watched.append((asked, partition))
 
 
-async def _is_enough_stored(broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch) -> bool:
+def _topic_fault(broker: BrokerParts, topic: AskedTopic, may_read: Callable[[str], bool] | None) -> ErrorCode:
+    """Return why a topic cannot be read by its id, or by this client."""
+    if topic.id is not None and not topic.name:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if may_read is not None and not may_read(topic.name):
+        return TOPIC_REFUSED
+    if topic.id is None:
+        return ErrorCode.NONE
+    known = broker.topics.get(topic.name)
+    if known is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.NONE if known.id == topic.id else ErrorCode.INCONSISTENT_TOPIC_ID  # another one has its name now
+
+
+async def _is_enough_stored(broker: BrokerParts, request: Request[FetchRequest], watched: Sequence[_Watched]) -> bool:
     """Return whether a fetch with a result below `min_bytes` should not wait.
 
     The result may end before the stored records do: at the end of a segment, to which nothing more is appended, or
@@ -238,9 +276,7 @@ async def _is_enough_stored(broker: BrokerParts, request: Request[FetchRequest],
     may have, and a segment that is not the last one is enough.
     """
     stored = 0
-    async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-        if (partition := await broker.replicas.known_partition(topic, asked.partition)) is None:
-            continue
+    async for asked, partition in request.turns.over(watched, _STEPS):
         log, offset = partition.log, asked.fetch_offset
         upper = _upper(partition, request.message)
         if offset >= upper or _is_replication_throttled(broker, request.message, partition):
@@ -253,6 +289,12 @@ async def _is_enough_stored(broker: BrokerParts, request: Request[FetchRequest],
             return True
         stored += min(size, asked.partition_max_bytes)
     return stored >= request.message.min_bytes
+
+
+def _name_replica(request: Request[FetchRequest]) -> None:
+    """Set the field that names the replica in earlier versions."""
+    if request.version >= _FIRST_WITH_REPLICA_STATE:
+        request.message.replica_id = request.message.replica_state.replica_id
 
 
 def _is_follower(message: FetchRequest) -> bool:
@@ -287,25 +329,52 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
         pass
 
 
-async def _response(request: Request[FetchRequest], begun: BegunFetch, reading: _Reading) -> FetchResponse:
-    answers = [(each.topic, each.data, each.size) for each in reading.found]
+async def _response(
+    broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch, reading: _Reading
+) -> FetchResponse:
+    answers: list[FoundPartition] = [(each.topic, each.data, each.size) for each in reading.found]
     if begun.session is not None:
-        news = list[tuple[str, PartitionData, int]]()
+        news: list[FoundPartition] = []
         for at in range(0, len(answers), STEPS_AT_ONCE):
             some = answers[at : at + STEPS_AT_ONCE]
             news += begun.session.news(some)
             await request.turns.take(len(some))
         answers = news if begun.is_incremental else answers
     topics: list[FetchableTopicResponse] = []
+    last = None
     async for topic, data, _ in request.turns.over(answers):
-        if not topics or topics[-1].topic != topic:
-            topics.append(FetchableTopicResponse(topic=topic))
+        if topic != last:
+            topics.append(FetchableTopicResponse(topic=topic.name, topic_id=topic.id or NULL_UUID))
+            last = topic
         topics[-1].partitions.append(data)
-    return FetchResponse(session_id=0 if begun.session is None else begun.session.id, responses=topics)
+    response = FetchResponse(session_id=0 if begun.session is None else begun.session.id, responses=topics)
+    if reading.has_error and request.version >= _FIRST_WITH_LEADERS:
+        _add_leaders(broker, request, response)
+    return response
+
+
+def _add_leaders(broker: BrokerParts, request: Request[FetchRequest], response: FetchResponse) -> None:
+    """Add the leaders of the partitions that are led by other brokers, and their addresses."""
+    leaders = set[int]()
+    for topic in response.responses:
+        for part in topic.partitions:
+            if part.error_code in _WITH_LEADER:
+                leader, epoch = current_leader(broker, topic.topic, part.partition_index)
+                part.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                leaders.add(leader)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
+        for each in live_leaders(broker, request.connection.listener, leaders)
+    ]
 
 
 async def _read(
-    broker: BrokerParts, request: Request[FetchRequest], begun: BegunFetch, *, is_first: bool = False
+    broker: BrokerParts,
+    request: Request[FetchRequest],
+    begun: BegunFetch,
+    may_read: Callable[[str], bool] | None,
+    *,
+    is_first: bool = False,
 ) -> _Reading:
     limited = request.version >= FETCH_WITH_WHOLE_SETS
     most = (
@@ -314,7 +383,10 @@ async def _read(
     reading = _Reading(most, is_first=is_first)
     try:
         async for topic, asked in request.turns.over(begun.partitions, _STEPS):
-            reading.add(await _find(broker, request, topic, asked, reading))
+            if (topic.id is not None or may_read is not None) and (code := _topic_fault(broker, topic, may_read)):
+                reading.add(_refused(broker, request, topic, asked, code))
+            else:
+                reading.add(await _find(broker, request, topic, asked, reading))
     except BaseException:
         reading.close()
         raise
@@ -325,13 +397,13 @@ async def _read(
 
 
 async def _find(
-    broker: BrokerParts, request: Request[FetchRequest], topic: str, asked: FetchPartition, reading: _Reading
+    broker: BrokerParts, request: Request[FetchRequest], topic: AskedTopic, asked: FetchPartition, reading: _Reading
 ) -> _PartitionResult:
     """Return what lies at a partition for a reader: records, or an error code."""
     partition = None
     try:
-        partition = await broker.replicas.opened(topic, asked.partition)
-        return await _lying(broker, request, partition, asked, reading)
+        partition = await broker.replicas.opened(topic.name, asked.partition)
+        return await _lying(broker, request, topic, partition, asked, reading)
     except MagicbyteError as error:
         return _failed(broker, request, topic, asked, partition, error)
 
@@ -339,7 +411,7 @@ async def _find(
 def _failed(
     broker: BrokerParts,
     request: Request[FetchRequest],
-    topic: str,
+    topic: AskedTopic,
     asked: FetchPartition,
     partition: ServedPartition | None,
     error: MagicbyteError,
@@ -349,15 +421,21 @@ def _failed(
     code = error.code
     if code == ErrorCode.KAFKA_STORAGE_ERROR and request.version < _FIRST_WITH_STORAGE_ERROR:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return _refused(broker, topic, asked, code)
+    return _refused(broker, request, topic, asked, code)
 
 
-def _refused(broker: BrokerParts, topic: str, asked: FetchPartition, code: ErrorCode) -> _PartitionResult:
+def _refused(
+    broker: BrokerParts, request: Request[FetchRequest], topic: AskedTopic, asked: FetchPartition, code: ErrorCode
+) -> _PartitionResult:
     # otherwise clients could create counters for arbitrary names
-    if topic in broker.runtime.metrics.topics:
-        broker.runtime.metrics.of(topic).fetches_failed += 1
-    data = PartitionData(
-        partition_index=asked.partition, error_code=code, high_watermark=-1, aborted_transactions=None, records=_EMPTY
+    if topic.name in broker.runtime.metrics.topics:
+        broker.runtime.metrics.of(topic.name).fetches_failed += 1
+    data = PartitionData(  # librdkafka takes null in place of no records for damage
+        partition_index=asked.partition,
+        error_code=code,
+        high_watermark=-1,
+        aborted_transactions=[] if request.version >= FETCH_BY_ID and code in _WITHOUT_LOG else None,
+        records=_EMPTY,
     )
     return _PartitionResult(topic, asked, data)
 
@@ -365,15 +443,16 @@ def _refused(broker: BrokerParts, topic: str, asked: FetchPartition, code: Error
 async def _lying(
     broker: BrokerParts,
     request: Request[FetchRequest],
+    topic: AskedTopic,
     partition: ServedPartition,
     asked: FetchPartition,
     reading: _Reading,
 ) -> _PartitionResult:
-    topic, message, log = partition.topic, request.message, partition.log
-    broker.runtime.metrics.of(topic).fetch_requests += 1
-    code = _role_fault(request, partition, asked) or _codec_fault(broker, request, topic)
+    message, log = request.message, partition.log
+    broker.runtime.metrics.of(topic.name).fetch_requests += 1
+    code = _role_fault(request, partition, asked) or _codec_fault(broker, request, topic.name)
     if code:
-        return _refused(broker, topic, asked, code)
+        return _refused(broker, request, topic, asked, code)
     if (nearest := _nearest(broker, request, partition, asked)) is not None:
         data = _marks(partition, asked)
         data.preferred_read_replica = nearest
@@ -389,7 +468,7 @@ async def _lying(
     stored, aborted = await _slice(broker, request, partition, asked, reading, upper)
     if reading.is_first and _is_follower(message):
         if code := _role_fault(request, partition, asked):  # its roles may have changed meanwhile
-            return _refused(broker, topic, asked, code)
+            return _refused(broker, request, topic, asked, code)
         broker.replicas.fetched(partition, message.replica_id, asked)
     data = _marks(partition, asked)
     data.aborted_transactions = [] if committed else None
@@ -564,7 +643,7 @@ async def _answer(broker: BrokerParts, request: Request[FetchRequest], results: 
         if (stored := result.stored) is None:
             if result.data.records is not _EMPTY:
                 what = (result.source, result.target, request.version, request.client)
-                count(broker.runtime.metrics.of(result.topic).fetched, what, result.size, 1, 0)
+                count(broker.runtime.metrics.of(result.topic.name).fetched, what, result.size, 1, 0)
             continue
         result.stored = None
         try:
@@ -581,9 +660,9 @@ async def _convert(
     The converted bytes held for a response, `held` before, are bounded: beyond that, the chunks converted to determine
     a slice's size are converted again when it is sent. Returns how many are held for this one.
     """
-    partition, metrics = result.partition, broker.runtime.metrics.of(result.topic)
+    partition, metrics = result.partition, broker.runtime.metrics.of(result.topic.name)
     assert partition is not None, "its records were found"
-    limit = broker.topics.rules(result.topic).max_decompressed_bytes
+    limit = broker.topics.rules(result.topic.name).max_decompressed_bytes
     dialect, first_offset = partition.log.config.dialect, result.asked.fetch_offset
     kept = KeptFile(stored.file, broker.runtime.reading)
 
@@ -658,54 +737,32 @@ def epoch_fault(known: int, ours: int) -> ErrorCode:
 
 
 async def _authorized_fetch(
-    _broker: BrokerParts, request: Request[FetchRequest], handler: Handler, caller: AuthorizedCaller
+    broker: BrokerParts, request: Request[FetchRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Return topics with topic Read (29), all to brokers with ClusterAction. Changed rights end a session."""
-    message = request.message
-    if message.replica_id >= 0:
-        if caller.has(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
-            return await handler(request)
-        return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
-    need = need_of_topic(AclOperation.READ)
-    allowed, refused = caller.split(need, message.topics, lambda each: str(each.topic))
-    is_whole = message.session_epoch in (_NEW_SESSION, _NO_SESSION)
-    if refused and not is_whole:
-        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    if refused:
-        some = replace(message, topics=allowed, session_epoch=_NO_SESSION, max_wait_ms=0)
-        request = replace(request, message=some)
-    response: Any = await handler(request)
-    kept, lost = caller.split(need, response.responses, lambda each: str(each.topic))
-    if lost:  # the right was revoked after the session began, or while the fetch waited
-        for topic in response.responses:
-            for part in topic.partitions:
-                give_back(part)
-        if not is_whole:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        return FetchResponse(responses=[_not_fetched(each) for each in message.topics])
-    response.responses = kept + [_not_fetched(each) for each in refused]
-    answered: Message = response
-    return answered
-
-
-def _not_fetched(asked: FetchTopic) -> FetchableTopicResponse:
-    parts = [
-        PartitionData(  # librdkafka takes null in place of no records for damage
-            partition_index=partition.partition,
-            error_code=TOPIC_REFUSED,
-            high_watermark=-1,
-            aborted_transactions=None,
-            records=b"",
+    """Return topics with topic Read (29), all to brokers with ClusterAction. Each partition is checked at each fetch"""
+    _name_replica(request)
+    if not _is_follower(request.message):
+        return await fetch(broker, request, lambda name: caller.has(AclOperation.READ, ResourceType.TOPIC, name))
+    if caller.has(AclOperation.CLUSTER_ACTION, ResourceType.CLUSTER):
+        return await handler(request)
+    refused = [
+        FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=[
+                _refused(broker, request, AskedTopic(topic.topic), each, TOPIC_REFUSED).data
+                for each in topic.partitions
+            ],
         )
-        for partition in asked.partitions
+        for topic in request.message.topics
     ]
-    return FetchableTopicResponse(topic=asked.topic, partitions=parts)
+    return FetchResponse(responses=refused)
 
 
 ROUTES: Final = (
     Route(
         ApiKey.FETCH,
-        range(13),  # later ones identify topics by id
+        range(19),
         fetch,
         most_bytes=8 * MIB,
         most_elements=MANY,

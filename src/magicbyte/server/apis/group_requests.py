@@ -49,6 +49,7 @@ from magicbyte.engine.protocol.messages.offset_delete import (
 from magicbyte.engine.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -59,6 +60,7 @@ from magicbyte.engine.protocol.messages.offset_fetch import (
 from magicbyte.engine.protocol.messages.sync_group import SyncGroupResponse
 from magicbyte.engine.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -76,6 +78,7 @@ from magicbyte.server.serving.authorization import (
     need_of_topic,
 )
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
+from magicbyte.server.serving.topic_ids import UNKNOWN_ID, RowsById, named
 from magicbyte.server.stores.znodes import consumer_offsets
 
 if TYPE_CHECKING:
@@ -86,6 +89,8 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _ZOOKEEPER: Final = 0  # version of OffsetCommit and OffsetFetch
+_FIRST_BY_ID: Final = 10  # of OffsetCommit and OffsetFetch
+_FIRST_TRANSACTIONAL_BY_ID: Final = 6
 _TREE_STEPS: Final = 20  # for a look-up in the metadata tree
 
 
@@ -173,7 +178,7 @@ def _refuse_commits(response: OffsetCommitResponse, asked: OffsetCommitRequestTo
         OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
         for each in asked.partitions
     ]
-    response.topics.append(OffsetCommitResponseTopic(name=asked.name, partitions=parts))
+    response.topics.append(OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=parts))
 
 
 def _commits_refused(request: Request[OffsetCommitRequest]) -> OffsetCommitResponse:
@@ -190,6 +195,15 @@ _COMMITTED: Final[RowRights[OffsetCommitRequest, OffsetCommitRequestTopic, Offse
     only=lambda message, topics: replace(message, topics=topics),
     refuse=_refuse_commits,
     whole=WholeRight(READ_GROUP, _commits_refused, lambda message: message.group_id),
+)
+_COMMITTED_BY_ID: Final[RowsById[OffsetCommitRequest, OffsetCommitRequestTopic, OffsetCommitResponse]] = RowsById(
+    _FIRST_BY_ID,
+    rows=lambda message: message.topics,
+    only=lambda message, topics: replace(message, topics=topics),
+    answered=lambda response: response.topics,
+    parts=lambda topic: topic.partitions,
+    refused=lambda part: OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=UNKNOWN_ID),
+    refusal=lambda topic, parts: OffsetCommitResponseTopic(topic_id=topic.topic_id, partitions=parts),
 )
 
 
@@ -269,6 +283,37 @@ async def _authorized_offset_fetch(
     return answered
 
 
+class _FetchedById:
+    """OffsetFetch with topics by id. A group whose offsets are all asked for is answered without those of no topic."""
+
+    first: Final = _FIRST_BY_ID
+
+    async def __call__(self, broker: BrokerParts, request: Request[OffsetFetchRequest], handle: Handler, /) -> Message:
+        """Return the offsets of topics; ids without one are refused with UNKNOWN_TOPIC_ID."""
+        message, topics = request.message, broker.topics
+        groups, unknown = [], dict[str, list[OffsetFetchRequestTopics]]()
+        for group in message.groups:
+            if group.topics is None:
+                groups.append(group)
+                continue
+            known, unknown[group.group_id] = await named(topics, group.topics, request.turns)
+            groups.append(replace(group, topics=known))
+        response: Any = await handle(replace(request, message=replace(message, groups=groups)))
+        for answered_group in response.groups:
+            if answered_group.error_code:
+                continue
+            answered_group.topics = [each for each in answered_group.topics if topics.get(each.name) is not None]
+            for each in answered_group.topics:
+                each.topic_id = topics.known(each.name).id
+            for topic in unknown.get(answered_group.group_id, ()):
+                parts = [
+                    _offset_refused(index, UNKNOWN_ID) async for index in request.turns.over(topic.partition_indexes)
+                ]
+                answered_group.topics.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=parts))
+        answered: Message = response
+        return answered
+
+
 def _describable(caller: AuthorizedCaller, topics: Any) -> tuple[Any, list[Any]]:
     """Return the topics that may be described, and the others; None stands for all, and stays None."""
     if topics is None:
@@ -290,11 +335,12 @@ def _offsets_refused(topics: Iterable[Any], code: ErrorCode) -> list[OffsetFetch
     ]
 
 
+def _offset_refused(index: int, code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="", error_code=code)
+
+
 def _topic_offsets_refused(asked: Any) -> OffsetFetchResponseTopics:
-    parts = [
-        OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="", error_code=TOPIC_REFUSED)
-        for index in asked.partition_indexes
-    ]
+    parts = [_offset_refused(index, TOPIC_REFUSED) for index in asked.partition_indexes]
     return OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=parts)
 
 
@@ -349,25 +395,39 @@ def _not_committed(asked: Any, code: ErrorCode) -> TxnOffsetCommitResponseTopic:
         TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
         for each in asked.partitions
     ]
-    return TxnOffsetCommitResponseTopic(name=asked.name, partitions=parts)
+    return TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=parts)
 
+
+_COMMITTED_BY_ID_IN_TRANSACTION: Final[
+    RowsById[TxnOffsetCommitRequest, TxnOffsetCommitRequestTopic, TxnOffsetCommitResponse]
+] = RowsById(
+    _FIRST_TRANSACTIONAL_BY_ID,
+    rows=lambda message: message.topics,
+    only=lambda message, topics: replace(message, topics=topics),
+    answered=lambda response: response.topics,
+    parts=lambda topic: topic.partitions,
+    refused=lambda part: TxnOffsetCommitResponsePartition(partition_index=part.partition_index, error_code=UNKNOWN_ID),
+    refusal=lambda topic, parts: TxnOffsetCommitResponseTopic(topic_id=topic.topic_id, partitions=parts),
+)
 
 ROUTES: Final = (
     Route(
         ApiKey.OFFSET_COMMIT,
-        range(10),  # later ones identify topics by id
+        range(11),
         offset_commit,
         most_bytes=16 * MIB,
         most_elements=MANY,
         rights=_COMMITTED,
+        by_id=_COMMITTED_BY_ID,
     ),
     Route(
         ApiKey.OFFSET_FETCH,
-        range(10),
+        range(11),
         offset_fetch,
         most_bytes=8 * MIB,
         most_elements=MANY,
         rights=_authorized_offset_fetch,
+        by_id=_FetchedById(),
     ),
     Route(
         ApiKey.JOIN_GROUP,
@@ -429,15 +489,16 @@ ROUTES: Final = (
     ),
     Route(
         ApiKey.TXN_OFFSET_COMMIT,
-        range(6),
+        range(7),
         commit_in_transaction,
         most_bytes=16 * MIB,
         most_elements=MANY,
         rights=_authorized_commit_offsets,
+        by_id=_COMMITTED_BY_ID_IN_TRANSACTION,
     ),
     Route(
         ApiKey.DELETE_GROUPS,
-        range(3),
+        range(4),
         answer,
         most_bytes=4 * MIB,
         most_elements=MANY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 # Without an authorizer all operations are allowed; the bits are numbers of ACL operations.
 _FIRST_OF_ALL_BY_NULL: Final = 1
+_FIRST_WITH_IDS, _FIRST_BY_ID = 10, 12
 _MOST_NAMES: Final = 100  # of topics in a request whose answer is kept for others
 CLUSTER_OPERATIONS: Final = sum(1 << each for each in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
@@ -63,6 +64,36 @@ async def metadata(broker: BrokerParts, request: Request[MetadataRequest]) -> Me
     answer = SharedAnswer(response, request.version, unopened, is_long=request.turns.is_long)
     answers.put(image, key, answer, sum(len(each.partitions) + 1 for each in response.topics))
     return answer
+
+
+class _TopicsById:
+    """Metadata of topics by id: if a request has an id, its names are ignored.
+
+    Versions 10 and 11 have a field for the id, and refuse a request that uses it.
+    """
+
+    first: Final = _FIRST_WITH_IDS
+
+    async def __call__(
+        self, _broker: BrokerParts, request: Request[MetadataRequest], handle: Handler, /
+    ) -> Message | None:
+        """Return the response to a request with either names or ids, each once."""
+        asked = request.message.topics or ()
+        ids = dict.fromkeys(each.topic_id for each in asked if each.topic_id != NULL_UUID)
+        is_unnamed = any(each.name is None for each in asked)
+        if request.version < _FIRST_BY_ID and (ids or is_unnamed):
+            return _refused_whole(asked, ErrorCode.INVALID_REQUEST)
+        if ids:
+            topics = [MetadataRequestTopic(name=None, topic_id=each) for each in ids]
+            return await handle(replace(request, message=replace(request.message, topics=topics)))
+        if is_unnamed:
+            return _refused_whole(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
+        return await handle(request)
+
+
+def _refused_whole(asked: Iterable[MetadataRequestTopic], code: ErrorCode) -> MetadataResponse:
+    topics = [MetadataResponseTopic(error_code=code, name=each.name, topic_id=each.topic_id) for each in asked]
+    return MetadataResponse(topics=topics, error_code=code)
 
 
 def _kind(request: Request[MetadataRequest]) -> Hashable:
@@ -228,10 +259,11 @@ def tell_cluster_operations(message: Any, response: Any, caller: AuthorizedCalle
 ROUTES: Final = (
     Route(
         ApiKey.METADATA,
-        range(13),
+        range(14),
         metadata,
         most_bytes=4 * MIB,
         most_elements=MANY,
         rights=_authorized_metadata,
+        by_id=_TopicsById(),
     ),
 )

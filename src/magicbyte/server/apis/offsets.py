@@ -61,8 +61,8 @@ _CONSUMER: Final = -1
 _STEPS: Final = 10  # for a search by time, in another thread that is awaited
 _FIRST_WITH_EPOCHS: Final = 4
 _FIRST_NOT_AVAILABLE: Final = 5
-_EARLIEST_LOCAL, _LATEST_TIERED = -4, -5
-_FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_NOT_UPLOADED = -4, -5, -6
+_FIRST_VERSION: Final = {MAX_TIMESTAMP_SEARCH: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9, _EARLIEST_NOT_UPLOADED: 11}
 """The first request version with each special timestamp, unless it is the first."""
 
 
@@ -124,10 +124,10 @@ async def _offset(
     end = log.high_watermark if request.message.replica_id == _CONSUMER else log.log_end_offset
     end = log.last_stable_offset if committed else end
     response = ListOffsetsPartitionResponse(partition_index=partition.index)
-    if timestamp < _LATEST_TIERED or request.version < _FIRST_VERSION.get(timestamp, 0):
+    if timestamp < _EARLIEST_NOT_UPLOADED or request.version < _FIRST_VERSION.get(timestamp, 0):
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         return response
-    if timestamp == _LATEST_TIERED:  # there is no tiered storage
+    if timestamp in (_LATEST_TIERED, _EARLIEST_NOT_UPLOADED):  # there is no tiered storage
         return response
     if timestamp == _EARLIEST_LOCAL:
         timestamp = EARLIEST_TIMESTAMP
@@ -234,7 +234,7 @@ _OFFSETS: Final[RowRights[ListOffsetsRequest, ListOffsetsTopic, ListOffsetsRespo
 ROUTES: Final = (
     Route(
         ApiKey.LIST_OFFSETS,
-        range(11),
+        range(12),
         list_offsets,
         most_bytes=8 * MIB,
         most_elements=MANY,

@@ -20,6 +20,8 @@ from magicbyte.engine.errors import (
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -29,6 +31,7 @@ from magicbyte.engine.protocol.messages.produce import (
 )
 from magicbyte.engine.records.layout import Dialect
 from magicbyte.engine.sentinels import NO_OFFSET
+from magicbyte.server.apis.leaders import current_leader, live_leaders
 from magicbyte.server.coordinating.verification import is_transactional, must_verify, names_several, with_guards
 from magicbyte.server.partitions.appends import Acknowledgement, Appended, NewSet
 from magicbyte.server.serving.authorization import (
@@ -39,6 +42,7 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.metrics import now_ns
 from magicbyte.server.serving.routes import MANY, Route
+from magicbyte.server.serving.topic_ids import UNKNOWN_ID, RowsById
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.append.rules import AppendRules
@@ -51,6 +55,8 @@ _ACKS: Final = (-1, 0, 1)
 _ALL: Final = -1
 _ADMIN_CLIENT: Final = "__admin_client"
 _FIRST_WITH_STORAGE_ERROR: Final = 4
+_FIRST_WITH_LEADERS: Final = 10
+_FIRST_BY_ID: Final = 13
 _NO_LOG_ASKED: Final = {  # errors that Kafka returns without the log start offset, although some are found in the log
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -58,6 +64,7 @@ _NO_LOG_ASKED: Final = {  # errors that Kafka returns without the log start offs
 }
 _NOT_ITS_ID: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 _NOT_ITS_PRODUCER: Final = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+_NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 _TOGETHER: Final = 64  # partitions of a request that are appended to concurrently
 _STEPS: Final = 20  # to append to a partition, on the event loop
 
@@ -81,13 +88,31 @@ async def produce(broker: BrokerParts, request: Request[ProduceRequest]) -> Prod
         for topic in message.topic_data
     ]
     if message.acks:
-        return ProduceResponse(responses=responses)
+        response = ProduceResponse(responses=responses)
+        if request.version >= _FIRST_WITH_LEADERS and any(each.error_code == _NOT_LEADER for each in answers):
+            _add_leaders(broker, request, response)
+        return response
     for topic in responses:
         for each in topic.partition_responses:
             if each.error_code:
                 why = f"refused records with acks=0 for {topic.name}-{each.index}: {each.error_message}"
                 raise AppendRefusedError(ErrorCode(each.error_code), why)
     return None
+
+
+def _add_leaders(broker: BrokerParts, request: Request[ProduceRequest], response: ProduceResponse) -> None:
+    """Add the leaders of the partitions that are led by other brokers, and their addresses."""
+    leaders = set[int]()
+    for topic in response.responses:
+        for part in topic.partition_responses:
+            if part.error_code == _NOT_LEADER:
+                leader, epoch = current_leader(broker, topic.name, part.index)
+                part.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                leaders.add(leader)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=each.id, host=each.host, port=each.port, rack=each.rack)
+        for each in live_leaders(broker, request.connection.listener, leaders)
+    ]
 
 
 def _refusal(
@@ -253,6 +278,7 @@ def _refuse(response: ProduceResponse, topic: TopicProduceData, code: ErrorCode)
     response.responses.append(
         TopicProduceResponse(
             name=topic.name,
+            topic_id=topic.topic_id,
             partition_responses=[
                 PartitionProduceResponse(index=part.index, error_code=code, base_offset=NO_OFFSET)
                 for part in topic.partition_data
@@ -267,6 +293,17 @@ _TOPICS_WRITTEN: Final[RowRights[ProduceRequest, TopicProduceData, ProduceRespon
     name=lambda topic: topic.name,
     only=lambda message, topics: replace(message, topic_data=topics),
     refuse=_refuse,
+)
+
+
+_BY_ID: Final[RowsById[ProduceRequest, TopicProduceData, ProduceResponse]] = RowsById(
+    _FIRST_BY_ID,
+    rows=lambda message: message.topic_data,
+    only=lambda message, topics: replace(message, topic_data=topics),
+    answered=lambda response: response.responses,
+    parts=lambda topic: topic.partition_data,
+    refused=lambda part: PartitionProduceResponse(index=part.index, error_code=UNKNOWN_ID, base_offset=NO_OFFSET),
+    refusal=lambda topic, parts: TopicProduceResponse(topic_id=topic.topic_id, partition_responses=parts),
 )
 
 
@@ -291,10 +328,11 @@ async def _authorized_produce(
 ROUTES: Final = (
     Route(
         ApiKey.PRODUCE,
-        range(13),  # later ones identify topics by id
+        range(14),
         produce,
         most_bytes=None,
         most_elements=MANY,
         rights=_authorized_produce,
+        by_id=_BY_ID,
     ),
 )

@@ -75,6 +75,12 @@ class Router:
 
     def handle(self, bound: _BoundRoute, request: Request[Any]) -> Awaitable[Message | None]:
         """Return the response of the handler, as far as the caller is authorized."""
+        by_id = bound.route.by_id
+        if by_id is not None and request.version >= by_id.first:
+            return by_id(self._services, request, partial(self._authorized, bound))
+        return self._authorized(bound, request)
+
+    def _authorized(self, bound: _BoundRoute, request: Request[Any]) -> Awaitable[Message | None]:
         if self._authorizer is None or (rights := bound.route.rights) is None:
             return bound.handler(request)
         return rights(self._services, request, bound.handler, AuthorizedCaller(self._authorizer, request.connection))

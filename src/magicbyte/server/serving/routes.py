@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.protocol.api_key import ApiKey
     from magicbyte.server.serving.authorization import Rights
     from magicbyte.server.serving.request import UnboundHandler
+    from magicbyte.server.serving.topic_ids import ById
     from magicbyte.server.settings.versions import Served
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -43,7 +44,8 @@ class Route(Struct, frozen=True):
     frame, None: the broker's `socket.request.max.bytes`, which is the upper bound for all. `most_elements`: of all its
     arrays and tagged fields. Both allow requests about 10,000 topics with names of 249 bytes, or about 40,000
     partitions, if an API can have that many. `rights`: what its sender needs, None: nothing. `of_brokers`: brokers send
-    it, and their time is not counted in request quotas.
+    it, and their time is not counted in request quotas. `by_id`: fills in the names of topics that are named by id;
+    None: there are none, or the handler resolves them.
     """
 
     key: ApiKey
@@ -53,6 +55,7 @@ class Route(Struct, frozen=True):
     most_elements: int
     rights: Rights | None = None
     of_brokers: bool = False
+    by_id: ById | None = None
 
 
 class Routes:

@@ -21,7 +21,7 @@ from magicbyte.server.settings.coordinator_settings import CoordinatorSettings
 from magicbyte.server.settings.kafka_settings import other_setting
 from magicbyte.server.settings.listener_settings import is_of_security
 from magicbyte.server.settings.listeners import http_address, inter_broker_listener, is_loopback, listeners
-from magicbyte.server.settings.offer import OWN, Offer, offer_of
+from magicbyte.server.settings.offer import FIRST_RELEASE, LAST_RELEASE, OWN, Offer, offer_of
 from magicbyte.server.settings.quota_settings import QuotaSettings, connection_rates, is_of_rates
 from magicbyte.server.settings.security_settings import SecuritySettings
 from magicbyte.server.settings.settings import (
@@ -94,7 +94,7 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
     as_version = text(
         "as.version",
         None,
-        "A Kafka release from 0.8.2 to 4.1 to imitate. The broker offers the APIs, API versions and message formats "
+        "A Kafka release from 0.8.2 to 4.4 to imitate. The broker offers the APIs, API versions and message formats "
         "of that release, so that clients fall back as they would there.",
     )
 
@@ -445,6 +445,13 @@ class BrokerConfig(ClusterSettings, SecuritySettings, QuotaSettings, Coordinator
     fetch_max_bytes = integer(
         "fetch.max.bytes", 55 << 20, "The maximum bytes of a fetch response.", least=1024, kind=_INT
     )
+    max_request_partition_size_limit = integer(
+        "max.request.partition.size.limit",
+        2000,
+        "The maximum partitions of a response to DescribeTopicPartitions.",
+        least=1,
+        kind=_INT,
+    )
 
     # ---- operation
 
@@ -672,7 +679,8 @@ def _offer(static: dict[str, str]) -> Offer:
     try:
         return offer_of(name)
     except ValueError:
-        raise InvalidConfigError(f"as.version: expected a release from 0.8.2 to 4.1, found {name!r}") from None
+        expected = f"{FIRST_RELEASE} to {LAST_RELEASE}"
+        raise InvalidConfigError(f"as.version: expected a release from {expected}, found {name!r}") from None
 
 
 def _of_directory(config: BrokerConfig, given: Mapping[str, str]) -> dict[str, str]:

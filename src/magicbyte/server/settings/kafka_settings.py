@@ -76,7 +76,7 @@ _NAMES: Final[Mapping[tuple[SettingType, UpdateMode, int | None], str]] = {
         "group.consumer.session.timeout.ms group.coordinator.threads group.share.heartbeat.interval.ms "
         "group.share.max.heartbeat.interval.ms group.share.max.session.timeout.ms "
         "group.share.min.heartbeat.interval.ms group.share.min.session.timeout.ms "
-        "group.share.session.timeout.ms kafka.metrics.polling.interval.secs max.request.partition.size.limit "
+        "group.share.session.timeout.ms kafka.metrics.polling.interval.secs "
         "metrics.num.samples offsets.load.buffer.size queued.max.requests "
         "remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds "
         "remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds "

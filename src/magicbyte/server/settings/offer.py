@@ -16,13 +16,14 @@ from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
-from magicbyte.engine.releases import FIRST_WITH_FEATURES, Release, inter_broker_versions
+from magicbyte.engine.releases import FIRST_WITH_FEATURES, LINES, Release, inter_broker_versions
 from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.versions import versions_response
 
 TRANSACTION_VERSION: Final = "transaction.version"
 """The name of the feature whose level is `Offer.transaction_version`."""
-_FIRST, _FIRST_AFTER = "0.8.2", "4.2"
+FIRST_RELEASE, LAST_RELEASE = "0.8.2", LINES[-1]
+"""The first and the last release that a broker can imitate."""
 _OWN_PROTOCOL: Final = (2, 8)
 
 
@@ -95,7 +96,7 @@ def offer_of(name: str) -> Offer:
     Raises ValueError for an unknown release.
     """
     release = Release.of(name)
-    if release.is_since(_FIRST_AFTER) or not release.is_since(_FIRST):
+    if not release.is_since(FIRST_RELEASE):
         raise ValueError(name)
     answered = {
         key: range(versions.start, min(versions.stop, SERVED[key].versions.stop))

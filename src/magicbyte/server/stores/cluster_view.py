@@ -114,9 +114,10 @@ class ClusterView:
 
     def brokers(self, listener: Listener) -> list[ClusterMember]:
         """Return the live brokers that have a listener of this name."""
-        return [member for each in self.broker_ids() if (member := self._member(each, listener.name)) is not None]
+        return [member for each in self.broker_ids() if (member := self.member(each, listener.name)) is not None]
 
-    def _member(self, broker_id: int, listener: str) -> ClusterMember | None:
+    def member(self, broker_id: int, listener: str) -> ClusterMember | None:
+        """Return a broker if it is live, and has a listener of this name."""
         broker = self.live.get(broker_id)
         if broker is None:
             return None
@@ -127,7 +128,7 @@ class ClusterView:
 
     def inter_broker_address(self, broker_id: int) -> tuple[str, int] | None:
         """Return the inter-broker address of a live broker."""
-        member = self._member(broker_id, self._inter_broker)
+        member = self.member(broker_id, self._inter_broker)
         return None if member is None else (member.host, member.port)
 
     def rack(self, broker_id: int) -> str | None:
@@ -144,7 +145,7 @@ class ClusterView:
 
     def coordinator(self, listener: Listener, place: TopicPartition) -> ClusterMember | None:
         """Return the coordinator for a partition of an internal topic, None if there is none."""
-        return self._member(self.leader(place), listener.name)
+        return self.member(self.leader(place), listener.name)
 
     def leader(self, key: TopicPartition) -> int:
         """Return the live leader of a partition, NO_BROKER if there is none or it is unknown."""

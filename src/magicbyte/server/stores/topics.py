@@ -153,8 +153,11 @@ class Topics:
 
     def by_id(self, topic_id: uuid.UUID) -> ServedTopic | None:
         """Return the topic with this id."""
-        name = self._store.image.topic_names.get(topic_id)
-        return None if name is None else self._topics.get(name)
+        return self._topics.get(self.name_of(topic_id))
+
+    def name_of(self, topic_id: uuid.UUID) -> str:
+        """Return the name of the topic with this id, "" if there is none."""
+        return self._store.image.topic_names.get(topic_id, "")
 
     def known(self, name: str) -> ServedTopic:
         """Return a topic. Raises UnknownTopicError."""
