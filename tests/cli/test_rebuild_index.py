@@ -115,7 +115,7 @@ def test_damage_of_the_log_is_reported_and_other_partitions_are_rebuilt(tmp_path
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--kafka", "0.7.0"], "Kafka 0.7.0: expected a version of 0.8.0 to 4.3, such as 3.9.1"),
+        (["--kafka", "0.7.0"], "Kafka 0.7.0: expected a version of 0.8.0 to 4.4, such as 3.9.1"),
         (["--write", "--out", "elsewhere"], "--write and --out: expected one of them"),
         (["--index-interval", "much"], "expected 1 to 2147483647 bytes"),
     ],
