@@ -474,7 +474,7 @@ async def test_api_versions_is_answered_in_every_version_and_in_an_unknown_one(f
     async with Running(folder) as broker:
         peer = await Peer.of(broker)
         software = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
-        for version in range(5):
+        for version in range(6):
             found = await peer.ask(software if version >= 3 else ApiVersionsRequest(), version, ApiVersionsResponse)
             assert {each.api_key: range(each.min_version, each.max_version + 1) for each in found.api_keys} == (
                 OWN.listed
@@ -484,7 +484,7 @@ async def test_api_versions_is_answered_in_every_version_and_in_an_unknown_one(f
         header, response = read_response((await peer.exchange(bytes(unknown)))[4:], APIS[18], 0)
         assert isinstance(response, ApiVersionsResponse)
         assert (header.correlation_id, response.error_code) == (9, 35)
-        assert [(each.api_key, each.max_version) for each in response.api_keys] == [(18, 4)]
+        assert [(each.api_key, each.max_version) for each in response.api_keys] == [(18, 5)]
         bad = ApiVersionsRequest(client_software_name="-", client_software_version="")
         assert (await peer.ask(bad, 3, ApiVersionsResponse)).error_code == 42
         peer.close()
