@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from magicbyte.engine.errors import ErrorCode, ProtocolError
 
@@ -59,8 +61,7 @@ class ById(Protocol):
         """Return the response of `handle` to the request with topics by name, completed by the ids."""
 
 
-@dataclass(frozen=True, slots=True)
-class RowsById(Generic[M, R, A]):
+class RowsById(Struct, Generic[M, R, A], frozen=True):
     """A request whose rows have a topic each, by id from version `first` on: a `ById`.
 
     `rows` returns the rows of a message, `only` the message with some of them, and `answered` the rows of a response.

@@ -1,7 +1,7 @@
 """Generated from ApiVersionsRequest.json and ApiVersionsResponse.json. Do not edit: the schema compiler makes it.
 
-ApiVersionsRequest: versions 0-4, flexible 3+.
-ApiVersionsResponse: versions 0-4, flexible 3+.
+ApiVersionsRequest: versions 0-5, flexible 3+.
+ApiVersionsResponse: versions 0-5, flexible 3+.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
+    read_nullable_string,
     read_string,
     read_structs,
     read_tags,
     read_unknown_tags,
     unknown,
     whole,
+    write_nullable_string,
     write_string,
     write_structs,
     write_tags,
@@ -43,14 +45,19 @@ class ApiVersionsRequest(Message, gc=False, kw_only=True):
         only.
     client_software_version: Version of the client library, for the operator's metrics; letters, digits, dots and
         hyphens only.
+    cluster_id: Id of the cluster that the client means to reach; null if it does not know. Sent together with
+        NodeId, or neither.
+    node_id: Id of the broker that the client means to reach; -1 if it does not know.
     """
 
     API_KEY = 18
-    VALID_VERSIONS = range(5)
-    FLEXIBLE_VERSIONS = range(3, 5)
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     client_software_name: str = ""  # string, versions 3+, ignorable
     client_software_version: str = ""  # string, versions 3+, ignorable
+    cluster_id: str | None = None  # string, versions 5+, nullable, ignorable
+    node_id: int = -1  # int32, versions 5+, ignorable
     unknown_tags: Tags = ()
 
     def _write(self, out: Writer, version: int) -> None:
@@ -59,6 +66,9 @@ class ApiVersionsRequest(Message, gc=False, kw_only=True):
         if version >= 3:
             write_string(buffer, self.client_software_name, flexible, "client_software_name")
             write_string(buffer, self.client_software_version, flexible, "client_software_version")
+        if version >= 5:
+            write_nullable_string(buffer, self.cluster_id, flexible, "cluster_id")
+            buffer += _I.pack(self.node_id)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags, flexible)
         elif flexible:
@@ -71,10 +81,19 @@ class ApiVersionsRequest(Message, gc=False, kw_only=True):
         if version >= 3:
             self.client_software_name, at = read_string(data, at, flexible, "client_software_name")
             self.client_software_version, at = read_string(data, at, flexible, "client_software_version")
-            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         else:
             self.client_software_name = ""
             self.client_software_version = ""
+        if version >= 5:
+            self.cluster_id, at = read_nullable_string(data, at, flexible, "cluster_id")
+            (self.node_id,) = _I.unpack_from(data, at)
+            at += 4
+        else:
+            self.cluster_id = None
+            self.node_id = -1
+        if version >= 3:
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        else:
             self.unknown_tags = ()
         return self, at
 
@@ -230,8 +249,8 @@ class ApiVersionsResponse(Message, gc=False, kw_only=True):
     """
 
     API_KEY = 18
-    VALID_VERSIONS = range(5)
-    FLEXIBLE_VERSIONS = range(3, 5)
+    VALID_VERSIONS = range(6)
+    FLEXIBLE_VERSIONS = range(3, 6)
 
     error_code: int = 0  # int16, versions 0+
     api_keys: list[ApiVersion] = field(default_factory=list)  # []ApiVersion, versions 0+

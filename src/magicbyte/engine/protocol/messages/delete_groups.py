@@ -1,7 +1,7 @@
 """Generated from DeleteGroupsRequest.json and DeleteGroupsResponse.json. Do not edit: the schema compiler makes it.
 
-DeleteGroupsRequest: versions 0-2, flexible 2+; deprecated 0.
-DeleteGroupsResponse: versions 0-2, flexible 2+.
+DeleteGroupsRequest: versions 0-3, flexible 2+; deprecated 0.
+DeleteGroupsResponse: versions 0-3, flexible 2+.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
     read_array,
+    read_nullable_string,
     read_string,
     read_structs,
     read_unknown_tags,
     write_array,
+    write_nullable_string,
     write_string,
     write_structs,
     write_tags,
@@ -34,8 +36,8 @@ class DeleteGroupsRequest(Message, gc=False, kw_only=True):
     """
 
     API_KEY = 42
-    VALID_VERSIONS = range(3)
-    FLEXIBLE_VERSIONS = range(2, 3)
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     groups_names: list[str] = field(default_factory=list)  # []string, versions 0+
     unknown_tags: Tags = ()
@@ -85,10 +87,12 @@ class DeletableGroupResult(Struct, gc=False, kw_only=True):
 
     group_id: Group by its group.id, as its members are configured.
     error_code: Error of this group; 0 means deleted. 68 says that it has members, 69 that there is no such group.
+    error_message: Error message; null without an error, or if the broker sends none.
     """
 
     group_id: str = ""  # string, versions 0+
     error_code: int = 0  # int16, versions 0+
+    error_message: str | None = None  # string, versions 3+, nullable, ignorable
     unknown_tags: Tags = ()
 
     @staticmethod
@@ -98,6 +102,8 @@ class DeletableGroupResult(Struct, gc=False, kw_only=True):
         for self in structs:
             write_string(buffer, self.group_id, flexible, "group_id")
             buffer += _H.pack(self.error_code)
+            if version >= 3:
+                write_nullable_string(buffer, self.error_message, flexible, "error_message")
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
             elif flexible:
@@ -112,6 +118,10 @@ class DeletableGroupResult(Struct, gc=False, kw_only=True):
             self.group_id, at = read_string(data, at, flexible, "group_id")
             (self.error_code,) = _H.unpack_from(data, at)
             at += 2
+            if version >= 3:
+                self.error_message, at = read_nullable_string(data, at, flexible, "error_message")
+            else:
+                self.error_message = None
             if version >= 2:
                 self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
             else:
@@ -129,8 +139,8 @@ class DeleteGroupsResponse(Message, gc=False, kw_only=True):
     """
 
     API_KEY = 42
-    VALID_VERSIONS = range(3)
-    FLEXIBLE_VERSIONS = range(2, 3)
+    VALID_VERSIONS = range(4)
+    FLEXIBLE_VERSIONS = range(2, 4)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     results: list[DeletableGroupResult] = field(default_factory=list)  # []DeletableGroupResult, versions 0+

@@ -1,8 +1,8 @@
 """Generated from StreamsGroupDescribeRequest.json and StreamsGroupDescribeResponse.json. Do not edit: the schema
 
 compiler makes it.
-StreamsGroupDescribeRequest: version 0, flexible 0+.
-StreamsGroupDescribeResponse: version 0, flexible 0+.
+StreamsGroupDescribeRequest: versions 0-1, flexible 0+.
+StreamsGroupDescribeResponse: versions 0-1, flexible 0+.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
+    absent,
     read_array,
     read_nullable_string,
     read_nullable_struct,
@@ -31,12 +32,14 @@ from magicbyte.engine.protocol.fields import (
 )
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
+_B = struct.Struct(">b")
 _H = struct.Struct(">h")
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 _II = struct.Struct(">ii")
 _IQ = struct.Struct(">iq")
 _T = struct.Struct(">?")
+_TT = struct.Struct(">??")
 _UH = struct.Struct(">H")
 
 
@@ -46,20 +49,28 @@ class StreamsGroupDescribeRequest(Message, gc=False, kw_only=True):
     group_ids: Groups to describe, by their group.id.
     include_authorized_operations: Whether the response lists the operations that the caller may perform on each
         group.
+    include_topology_description: Whether the response has the full description of each topology, if the broker
+        stores it.
     """
 
     API_KEY = 89
-    VALID_VERSIONS = range(1)
-    FLEXIBLE_VERSIONS = range(1)
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     group_ids: list[str] = field(default_factory=list)  # []string, versions 0+
     include_authorized_operations: bool = False  # bool, versions 0+
+    include_topology_description: bool = False  # bool, versions 1+
     unknown_tags: Tags = ()
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
+        if version < 1 and self.include_topology_description:
+            raise absent("include_topology_description")
         write_array(buffer, self.group_ids, True, write_string, True, "group_ids")
-        buffer += _T.pack(self.include_authorized_operations)
+        if version >= 1:
+            buffer += _TT.pack(self.include_authorized_operations, self.include_topology_description)
+        else:
+            buffer += _T.pack(self.include_authorized_operations)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
         else:
@@ -69,8 +80,13 @@ class StreamsGroupDescribeRequest(Message, gc=False, kw_only=True):
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupDescribeRequest, int]:
         self = StreamsGroupDescribeRequest()
         self.group_ids, at = read_array(data, at, True, 1, "group_ids", read_string, True, "group_ids")
-        (self.include_authorized_operations,) = _T.unpack_from(data, at)
-        at += 1
+        if version >= 1:
+            self.include_authorized_operations, self.include_topology_description = _TT.unpack_from(data, at)
+            at += 2
+        else:
+            (self.include_authorized_operations,) = _T.unpack_from(data, at)
+            at += 1
+            self.include_topology_description = False
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
@@ -500,6 +516,221 @@ class Member(Struct, gc=False, kw_only=True):
         return found, at
 
 
+class TopologyDescriptionNode(Struct, gc=False, kw_only=True):
+    """One node of the graph.
+
+    name: Name of the node, unique in the topology.
+    node_type: 1 source, 2 processor, 3 sink.
+    source_topics: Topics that a source reads; empty if they are known only at run time.
+    sink_topic: Topic that a sink writes; null if it is known only at run time.
+    stores: Names of the state stores that a processor uses.
+    successors: Names of the nodes that get its output.
+    """
+
+    name: str = ""  # string, versions 1+
+    node_type: int = 0  # int8, versions 1+
+    source_topics: list[str] = field(default_factory=list)  # []string, versions 1+
+    sink_topic: str | None = None  # string, versions 1+, nullable
+    stores: list[str] = field(default_factory=list)  # []string, versions 1+
+    successors: list[str] = field(default_factory=list)  # []string, versions 1+
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_string(buffer, self.name, True, "name")
+        buffer += _B.pack(self.node_type)
+        write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
+        write_nullable_string(buffer, self.sink_topic, True, "sink_topic")
+        write_array(buffer, self.stores, True, write_string, True, "stores")
+        write_array(buffer, self.successors, True, write_string, True, "successors")
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _write_each(structs: Sequence[TopologyDescriptionNode], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.name, True, "name")
+            buffer += _B.pack(self.node_type)
+            write_array(buffer, self.source_topics, True, write_string, True, "source_topics")
+            write_nullable_string(buffer, self.sink_topic, True, "sink_topic")
+            write_array(buffer, self.stores, True, write_string, True, "stores")
+            write_array(buffer, self.successors, True, write_string, True, "successors")
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopologyDescriptionNode, int]:
+        self = TopologyDescriptionNode()
+        self.name, at = read_string(data, at, True, "name")
+        (self.node_type,) = _B.unpack_from(data, at)
+        at += 1
+        self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
+        self.sink_topic, at = read_nullable_string(data, at, True, "sink_topic")
+        self.stores, at = read_array(data, at, True, 1, "stores", read_string, True, "stores")
+        self.successors, at = read_array(data, at, True, 1, "successors", read_string, True, "successors")
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at
+
+    @staticmethod
+    def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopologyDescriptionNode], int]:
+        found: list[TopologyDescriptionNode] = []
+        for _ in range(count):
+            self = TopologyDescriptionNode()
+            self.name, at = read_string(data, at, True, "name")
+            (self.node_type,) = _B.unpack_from(data, at)
+            at += 1
+            self.source_topics, at = read_array(data, at, True, 1, "source_topics", read_string, True, "source_topics")
+            self.sink_topic, at = read_nullable_string(data, at, True, "sink_topic")
+            self.stores, at = read_array(data, at, True, 1, "stores", read_string, True, "stores")
+            self.successors, at = read_array(data, at, True, 1, "successors", read_string, True, "successors")
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+    def _is_set(self) -> bool:
+        return (
+            self.name != ""
+            or self.node_type != 0
+            or len(self.source_topics) > 0
+            or self.sink_topic is not None
+            or len(self.stores) > 0
+            or len(self.successors) > 0
+            or len(self.unknown_tags) > 0
+        )
+
+
+class TopologyDescriptionSubtopology(Struct, gc=False, kw_only=True):
+    """One part of the graph.
+
+    subtopology_id: Name of the part.
+    nodes: Steps of its work, in no order.
+    """
+
+    subtopology_id: str = ""  # string, versions 1+
+    nodes: list[TopologyDescriptionNode] = field(default_factory=list)  # []TopologyDescriptionNode, versions 1+
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[TopologyDescriptionSubtopology], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            write_string(buffer, self.subtopology_id, True, "subtopology_id")
+            write_structs(out, self.nodes, True, TopologyDescriptionNode._write_each, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[TopologyDescriptionSubtopology], int]:
+        found: list[TopologyDescriptionSubtopology] = []
+        for _ in range(count):
+            self = TopologyDescriptionSubtopology()
+            self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
+            self.nodes, at = read_structs(data, at, True, 7, "nodes", TopologyDescriptionNode._read_each, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+class TopologyDescriptionGlobalStore(Struct, gc=False, kw_only=True):
+    """One global state store.
+
+    source: Node that reads its topic.
+    processor: Node that fills it.
+    """
+
+    # TopologyDescriptionNode, versions 1+
+    source: TopologyDescriptionNode = field(default_factory=TopologyDescriptionNode)
+    # TopologyDescriptionNode, versions 1+
+    processor: TopologyDescriptionNode = field(default_factory=TopologyDescriptionNode)
+    unknown_tags: Tags = ()
+
+    @staticmethod
+    def _write_each(structs: Sequence[TopologyDescriptionGlobalStore], out: Writer, version: int) -> None:
+        buffer = out.buffer
+        for self in structs:
+            self.source._write(out, version)
+            self.processor._write(out, version)
+            if self.unknown_tags:
+                write_tags(buffer, (), self.unknown_tags)
+            else:
+                buffer.append(0)
+
+    @staticmethod
+    def _read_each(
+        data: memoryview,
+        at: int,
+        count: int,
+        version: int,
+    ) -> tuple[list[TopologyDescriptionGlobalStore], int]:
+        found: list[TopologyDescriptionGlobalStore] = []
+        for _ in range(count):
+            self = TopologyDescriptionGlobalStore()
+            self.source, at = TopologyDescriptionNode._read(data, at, version)
+            self.processor, at = TopologyDescriptionNode._read(data, at, version)
+            self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+            found.append(self)
+        return found, at
+
+
+class TopologyDescription(Struct, gc=False, kw_only=True):
+    """The whole processing graph of an application.
+
+    subtopologies: Parts that exchange data through topics only.
+    global_stores: State that every instance of the application has in full.
+    """
+
+    # []TopologyDescriptionSubtopology, versions 1+
+    subtopologies: list[TopologyDescriptionSubtopology] = field(default_factory=list)
+    # []TopologyDescriptionGlobalStore, versions 1+
+    global_stores: list[TopologyDescriptionGlobalStore] = field(default_factory=list)
+    unknown_tags: Tags = ()
+
+    def _write(self, out: Writer, version: int) -> None:
+        buffer = out.buffer
+        write_structs(out, self.subtopologies, True, TopologyDescriptionSubtopology._write_each, version)
+        write_structs(out, self.global_stores, True, TopologyDescriptionGlobalStore._write_each, version)
+        if self.unknown_tags:
+            write_tags(buffer, (), self.unknown_tags)
+        else:
+            buffer.append(0)
+
+    @staticmethod
+    def _read(data: memoryview, at: int, version: int) -> tuple[TopologyDescription, int]:
+        self = TopologyDescription()
+        self.subtopologies, at = read_structs(
+            data,
+            at,
+            True,
+            3,
+            "subtopologies",
+            TopologyDescriptionSubtopology._read_each,
+            version,
+        )
+        self.global_stores, at = read_structs(
+            data,
+            at,
+            True,
+            15,
+            "global_stores",
+            TopologyDescriptionGlobalStore._read_each,
+            version,
+        )
+        self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
+        return self, at
+
+
 class DescribedGroup(Struct, gc=False, kw_only=True):
     """One entry per group.
 
@@ -514,6 +745,10 @@ class DescribedGroup(Struct, gc=False, kw_only=True):
     members: Members of the group.
     authorized_operations: Operations that the caller may perform on the group: bit n stands for ACL operation number
         n. -2147483648 if not requested.
+    topology_description: Full description of the topology; null unless the status is 3.
+    topology_description_status: 0 not requested, 1 none is stored, 2 it cannot be read, 3 it is there.
+    assignor_name: Assignor of the next assignment, which may be another one than that of the present; null with an
+        error.
     """
 
     error_code: int = 0  # int16, versions 0+
@@ -525,12 +760,19 @@ class DescribedGroup(Struct, gc=False, kw_only=True):
     topology: Topology | None = None  # Topology, versions 0+, nullable
     members: list[Member] = field(default_factory=list)  # []Member, versions 0+
     authorized_operations: int = -2147483648  # int32, versions 0+
+    topology_description: TopologyDescription | None = None  # TopologyDescription, versions 1+, nullable
+    topology_description_status: int = 0  # int8, versions 1+
+    assignor_name: str | None = None  # string, versions 1+, nullable, ignorable
     unknown_tags: Tags = ()
 
     @staticmethod
     def _write_each(structs: Sequence[DescribedGroup], out: Writer, version: int) -> None:
         buffer = out.buffer
         for self in structs:
+            if version < 1 and self.topology_description is not None:
+                raise absent("topology_description")
+            if version < 1 and self.topology_description_status != 0:
+                raise absent("topology_description_status")
             buffer += _H.pack(self.error_code)
             write_nullable_string(buffer, self.error_message, True, "error_message")
             write_string(buffer, self.group_id, True, "group_id")
@@ -539,6 +781,10 @@ class DescribedGroup(Struct, gc=False, kw_only=True):
             write_nullable_struct(out, self.topology, version)
             write_structs(out, self.members, True, Member._write_each, version)
             buffer += _I.pack(self.authorized_operations)
+            if version >= 1:
+                write_nullable_struct(out, self.topology_description, version)
+                buffer += _B.pack(self.topology_description_status)
+                write_nullable_string(buffer, self.assignor_name, True, "assignor_name")
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags)
             else:
@@ -560,6 +806,21 @@ class DescribedGroup(Struct, gc=False, kw_only=True):
             self.members, at = read_structs(data, at, True, 28, "members", Member._read_each, version)
             (self.authorized_operations,) = _I.unpack_from(data, at)
             at += 4
+            if version >= 1:
+                self.topology_description, at = read_nullable_struct(
+                    data,
+                    at,
+                    version,
+                    "topology_description",
+                    TopologyDescription._read,
+                )
+                (self.topology_description_status,) = _B.unpack_from(data, at)
+                at += 1
+                self.assignor_name, at = read_nullable_string(data, at, True, "assignor_name")
+            else:
+                self.topology_description = None
+                self.topology_description_status = 0
+                self.assignor_name = None
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
             found.append(self)
         return found, at
@@ -574,8 +835,8 @@ class StreamsGroupDescribeResponse(Message, gc=False, kw_only=True):
     """
 
     API_KEY = 89
-    VALID_VERSIONS = range(1)
-    FLEXIBLE_VERSIONS = range(1)
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     groups: list[DescribedGroup] = field(default_factory=list)  # []DescribedGroup, versions 0+

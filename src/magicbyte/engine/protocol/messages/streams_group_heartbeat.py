@@ -1,8 +1,8 @@
 """Generated from StreamsGroupHeartbeatRequest.json and StreamsGroupHeartbeatResponse.json. Do not edit: the schema
 
 compiler makes it.
-StreamsGroupHeartbeatRequest: version 0, flexible 0+.
-StreamsGroupHeartbeatResponse: version 0, flexible 0+.
+StreamsGroupHeartbeatRequest: versions 0-1, flexible 0+.
+StreamsGroupHeartbeatResponse: versions 0-1, flexible 0+.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
+    absent,
     read_array,
     read_nullable_string,
     read_nullable_struct,
@@ -37,9 +38,11 @@ _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 _II = struct.Struct(">ii")
 _IIII = struct.Struct(">iiii")
+_IIIQ = struct.Struct(">iiiq")
 _IQ = struct.Struct(">iq")
 _SHAPES__H_H_H_COMPACT = Shapes("[h[h[h", flexible=True)
 _T = struct.Struct(">?")
+_TI = struct.Struct(">?i")
 _UH = struct.Struct(">H")
 
 
@@ -422,8 +425,8 @@ class StreamsGroupHeartbeatRequest(Message, gc=False, kw_only=True):
     """
 
     API_KEY = 88
-    VALID_VERSIONS = range(1)
-    FLEXIBLE_VERSIONS = range(1)
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     group_id: str = ""  # string, versions 0+
     member_id: str = ""  # string, versions 0+
@@ -747,19 +750,23 @@ class StreamsGroupHeartbeatResponse(Message, gc=False, kw_only=True):
     member_id: Id of the member, the same for as long as it runs.
     member_epoch: Epoch of the member, to be sent next time.
     heartbeat_interval_ms: Milliseconds until the next heartbeat is due.
-    acceptable_recovery_lag: Maximum lag of a warm-up task that counts as ready, in offsets.
+    acceptable_recovery_lag_legacy: Maximum lag of a warm-up task that counts as ready, in offsets.
     task_offset_interval_ms: Milliseconds between two reports of task offsets.
+    acceptable_recovery_lag: Maximum lag of a warm-up task that counts as ready, in offsets; -1 if the broker has no
+        such limit.
     status: Problems of the group; null as before.
     active_tasks: Tasks that the member is to have and that do the work; null as before.
     standby_tasks: Tasks that are to keep a copy of the state; null as before.
     warmup_tasks: Tasks that are to build up a copy of the state; null as before.
+    topology_description_required: Whether the member is to send the description of its topology with
+        StreamsGroupTopologyDescriptionUpdate.
     endpoint_information_epoch: Epoch of the endpoints below, to be sent next time.
     partitions_by_user_endpoint: Endpoints of members with their partitions, for queries; null as before.
     """
 
     API_KEY = 88
-    VALID_VERSIONS = range(1)
-    FLEXIBLE_VERSIONS = range(1)
+    VALID_VERSIONS = range(2)
+    FLEXIBLE_VERSIONS = range(2)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -767,12 +774,14 @@ class StreamsGroupHeartbeatResponse(Message, gc=False, kw_only=True):
     member_id: str = ""  # string, versions 0+
     member_epoch: int = 0  # int32, versions 0+
     heartbeat_interval_ms: int = 0  # int32, versions 0+
-    acceptable_recovery_lag: int = 0  # int32, versions 0+
+    acceptable_recovery_lag_legacy: int = 0  # int32, versions 0
     task_offset_interval_ms: int = 0  # int32, versions 0+
+    acceptable_recovery_lag: int = -1  # int64, versions 1+, ignorable
     status: list[Status] | None = field(default_factory=list)  # []Status, versions 0+, nullable
     active_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None  # []TaskIds, versions 0+, nullable
     standby_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None  # []TaskIds, versions 0+, nullable
     warmup_tasks: list[StreamsGroupHeartbeatResponseTaskIds] | None = None  # []TaskIds, versions 0+, nullable
+    topology_description_required: bool = False  # bool, versions 1+
     endpoint_information_epoch: int = 0  # int32, versions 0+
     # []EndpointToPartitions, versions 0+, nullable
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = None
@@ -780,20 +789,35 @@ class StreamsGroupHeartbeatResponse(Message, gc=False, kw_only=True):
 
     def _write(self, out: Writer, version: int) -> None:
         buffer = out.buffer
+        if version > 0 and self.acceptable_recovery_lag_legacy != 0:
+            raise absent("acceptable_recovery_lag_legacy")
+        if version < 1 and self.topology_description_required:
+            raise absent("topology_description_required")
         buffer += _IH.pack(self.throttle_time_ms, self.error_code)
         write_nullable_string(buffer, self.error_message, True, "error_message")
         write_string(buffer, self.member_id, True, "member_id")
-        buffer += _IIII.pack(
-            self.member_epoch,
-            self.heartbeat_interval_ms,
-            self.acceptable_recovery_lag,
-            self.task_offset_interval_ms,
-        )
+        if version >= 1:
+            buffer += _IIIQ.pack(
+                self.member_epoch,
+                self.heartbeat_interval_ms,
+                self.task_offset_interval_ms,
+                self.acceptable_recovery_lag,
+            )
+        else:
+            buffer += _IIII.pack(
+                self.member_epoch,
+                self.heartbeat_interval_ms,
+                self.acceptable_recovery_lag_legacy,
+                self.task_offset_interval_ms,
+            )
         write_structs(out, self.status, True, Status._write_each, version)
         write_structs(out, self.active_tasks, True, StreamsGroupHeartbeatResponseTaskIds._write_each, version)
         write_structs(out, self.standby_tasks, True, StreamsGroupHeartbeatResponseTaskIds._write_each, version)
         write_structs(out, self.warmup_tasks, True, StreamsGroupHeartbeatResponseTaskIds._write_each, version)
-        buffer += _I.pack(self.endpoint_information_epoch)
+        if version >= 1:
+            buffer += _TI.pack(self.topology_description_required, self.endpoint_information_epoch)
+        else:
+            buffer += _I.pack(self.endpoint_information_epoch)
         write_structs(out, self.partitions_by_user_endpoint, True, EndpointToPartitions._write_each, version)
         if self.unknown_tags:
             write_tags(buffer, (), self.unknown_tags)
@@ -807,13 +831,24 @@ class StreamsGroupHeartbeatResponse(Message, gc=False, kw_only=True):
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
         self.member_id, at = read_string(data, at, True, "member_id")
-        (
-            self.member_epoch,
-            self.heartbeat_interval_ms,
-            self.acceptable_recovery_lag,
-            self.task_offset_interval_ms,
-        ) = _IIII.unpack_from(data, at)
-        at += 16
+        if version >= 1:
+            (
+                self.member_epoch,
+                self.heartbeat_interval_ms,
+                self.task_offset_interval_ms,
+                self.acceptable_recovery_lag,
+            ) = _IIIQ.unpack_from(data, at)
+            at += 20
+            self.acceptable_recovery_lag_legacy = 0
+        else:
+            (
+                self.member_epoch,
+                self.heartbeat_interval_ms,
+                self.acceptable_recovery_lag_legacy,
+                self.task_offset_interval_ms,
+            ) = _IIII.unpack_from(data, at)
+            at += 16
+            self.acceptable_recovery_lag = -1
         self.status, at = read_nullable_structs(data, at, True, 3, "status", Status._read_each, version)
         self.active_tasks, at = read_nullable_structs(
             data,
@@ -842,8 +877,13 @@ class StreamsGroupHeartbeatResponse(Message, gc=False, kw_only=True):
             StreamsGroupHeartbeatResponseTaskIds._read_each,
             version,
         )
-        (self.endpoint_information_epoch,) = _I.unpack_from(data, at)
-        at += 4
+        if version >= 1:
+            self.topology_description_required, self.endpoint_information_epoch = _TI.unpack_from(data, at)
+            at += 5
+        else:
+            (self.endpoint_information_epoch,) = _I.unpack_from(data, at)
+            at += 4
+            self.topology_description_required = False
         self.partitions_by_user_endpoint, at = read_nullable_structs(
             data,
             at,

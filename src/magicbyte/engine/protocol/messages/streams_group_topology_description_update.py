@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+
+from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
-    new,
     read_array,
     read_nullable_string,
     read_string,
@@ -32,8 +31,7 @@ _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class TopologyDescriptionNode:
+class TopologyDescriptionNode(Struct, gc=False, kw_only=True):
     """One node of the graph.
 
     name: Name of the node, unique in the topology.
@@ -82,7 +80,7 @@ class TopologyDescriptionNode:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[TopologyDescriptionNode, int]:
-        self = new(TopologyDescriptionNode)
+        self = TopologyDescriptionNode()
         self.name, at = read_string(data, at, True, "name")
         (self.node_type,) = _B.unpack_from(data, at)
         at += 1
@@ -97,7 +95,7 @@ class TopologyDescriptionNode:
     def _read_each(data: memoryview, at: int, count: int, version: int) -> tuple[list[TopologyDescriptionNode], int]:
         found: list[TopologyDescriptionNode] = []
         for _ in range(count):
-            self = new(TopologyDescriptionNode)
+            self = TopologyDescriptionNode()
             self.name, at = read_string(data, at, True, "name")
             (self.node_type,) = _B.unpack_from(data, at)
             at += 1
@@ -121,8 +119,7 @@ class TopologyDescriptionNode:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class TopologyDescriptionSubtopology:
+class TopologyDescriptionSubtopology(Struct, gc=False, kw_only=True):
     """One part of the graph.
 
     subtopology_id: Name of the part.
@@ -153,7 +150,7 @@ class TopologyDescriptionSubtopology:
     ) -> tuple[list[TopologyDescriptionSubtopology], int]:
         found: list[TopologyDescriptionSubtopology] = []
         for _ in range(count):
-            self = new(TopologyDescriptionSubtopology)
+            self = TopologyDescriptionSubtopology()
             self.subtopology_id, at = read_string(data, at, True, "subtopology_id")
             self.nodes, at = read_structs(data, at, True, 7, "nodes", TopologyDescriptionNode._read_each, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -161,8 +158,7 @@ class TopologyDescriptionSubtopology:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopologyDescriptionGlobalStore:
+class TopologyDescriptionGlobalStore(Struct, gc=False, kw_only=True):
     """One global state store.
 
     source: Node that reads its topic.
@@ -195,7 +191,7 @@ class TopologyDescriptionGlobalStore:
     ) -> tuple[list[TopologyDescriptionGlobalStore], int]:
         found: list[TopologyDescriptionGlobalStore] = []
         for _ in range(count):
-            self = new(TopologyDescriptionGlobalStore)
+            self = TopologyDescriptionGlobalStore()
             self.source, at = TopologyDescriptionNode._read(data, at, version)
             self.processor, at = TopologyDescriptionNode._read(data, at, version)
             self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
@@ -203,8 +199,7 @@ class TopologyDescriptionGlobalStore:
         return found, at
 
 
-@dataclass(slots=True, kw_only=True)
-class TopologyDescription:
+class TopologyDescription(Struct, gc=False, kw_only=True):
     """The whole processing graph of an application.
 
     subtopologies: Parts that exchange data through topics only.
@@ -228,7 +223,7 @@ class TopologyDescription:
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[TopologyDescription, int]:
-        self = new(TopologyDescription)
+        self = TopologyDescription()
         self.subtopologies, at = read_structs(
             data,
             at,
@@ -254,8 +249,7 @@ class TopologyDescription:
         return len(self.subtopologies) > 0 or len(self.global_stores) > 0 or len(self.unknown_tags) > 0
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupTopologyDescriptionUpdateRequest(Message):
+class StreamsGroupTopologyDescriptionUpdateRequest(Message, gc=False, kw_only=True):
     """Hands the description of a Kafka Streams topology to the coordinator of its group, which keeps it for others
     (KIP-1331).
 
@@ -265,9 +259,9 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message):
     topology_description: Its whole processing graph.
     """
 
-    API_KEY: ClassVar[int | None] = 93
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 93
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     group_id: str = ""  # string, versions 0+
     member_id: str = ""  # string, versions 0+
@@ -289,7 +283,7 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTopologyDescriptionUpdateRequest, int]:
-        self = new(StreamsGroupTopologyDescriptionUpdateRequest)
+        self = StreamsGroupTopologyDescriptionUpdateRequest()
         self.group_id, at = read_string(data, at, True, "group_id")
         self.member_id, at = read_string(data, at, True, "member_id")
         (self.topology_epoch,) = _I.unpack_from(data, at)
@@ -299,8 +293,7 @@ class StreamsGroupTopologyDescriptionUpdateRequest(Message):
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class StreamsGroupTopologyDescriptionUpdateResponse(Message):
+class StreamsGroupTopologyDescriptionUpdateResponse(Message, gc=False, kw_only=True):
     """Whether the description is stored.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -310,9 +303,9 @@ class StreamsGroupTopologyDescriptionUpdateResponse(Message):
     error_message: Error message; null without an error, or if the broker sends none.
     """
 
-    API_KEY: ClassVar[int | None] = 93
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 93
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -330,7 +323,7 @@ class StreamsGroupTopologyDescriptionUpdateResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[StreamsGroupTopologyDescriptionUpdateResponse, int]:
-        self = new(StreamsGroupTopologyDescriptionUpdateResponse)
+        self = StreamsGroupTopologyDescriptionUpdateResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")

@@ -1,27 +1,31 @@
 """Generated from TxnOffsetCommitRequest.json and TxnOffsetCommitResponse.json. Do not edit: the schema compiler makes
 
 it.
-TxnOffsetCommitRequest: versions 0-5, flexible 3+.
-TxnOffsetCommitResponse: versions 0-5, flexible 3+.
+TxnOffsetCommitRequest: versions 0-6, flexible 3+.
+TxnOffsetCommitResponse: versions 0-6, flexible 3+.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from uuid import UUID
 
 from msgspec import Struct, field
 
 from magicbyte.engine.protocol.fields import (
+    NULL_UUID,
     absent,
     read_nullable_string,
     read_string,
     read_structs,
     read_unknown_tags,
+    read_uuid,
     write_nullable_string,
     write_string,
     write_structs,
     write_tags,
+    write_uuid,
 )
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 from magicbyte.engine.protocol.rows import Rows, read_rows
@@ -98,10 +102,12 @@ class TxnOffsetCommitRequestTopic(Struct, gc=False, kw_only=True):
     """Offsets by topic.
 
     name: Name of the topic.
+    topic_id: Id that the topic got when it was created.
     partitions: Offsets by partition.
     """
 
-    name: str = ""  # string, versions 0+
+    name: str = ""  # string, versions 0-5, ignorable
+    topic_id: UUID = NULL_UUID  # uuid, versions 6+, ignorable
     # []TxnOffsetCommitRequestPartition, versions 0+
     partitions: list[TxnOffsetCommitRequestPartition] = field(default_factory=list)
     unknown_tags: Tags = ()
@@ -111,7 +117,10 @@ class TxnOffsetCommitRequestTopic(Struct, gc=False, kw_only=True):
         flexible = version >= 3
         buffer = out.buffer
         for self in structs:
-            write_string(buffer, self.name, flexible, "name")
+            if version <= 5:
+                write_string(buffer, self.name, flexible, "name")
+            if version >= 6:
+                write_uuid(buffer, self.topic_id)
             write_structs(out, self.partitions, flexible, TxnOffsetCommitRequestPartition._write_each, version)
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -129,7 +138,12 @@ class TxnOffsetCommitRequestTopic(Struct, gc=False, kw_only=True):
         found: list[TxnOffsetCommitRequestTopic] = []
         for _ in range(count):
             self = TxnOffsetCommitRequestTopic()
-            self.name, at = read_string(data, at, flexible, "name")
+            if version >= 6:
+                self.name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, flexible, "name")
+                self.topic_id = NULL_UUID
             self.partitions, at = read_structs(
                 data,
                 at,
@@ -155,7 +169,8 @@ class TxnOffsetCommitRequest(Message, gc=False, kw_only=True):
     group_id: Group whose offsets are committed.
     producer_id: Producer id that goes with the name.
     producer_epoch: Epoch that goes with the id; the coordinator refuses one lower than it knows.
-    generation_id: Generation of the group that the consumer is in; -1 skips the check.
+    generation_id_or_member_epoch: Generation of the group that the consumer is in, or its member epoch in the
+        consumer protocol; -1 skips the check.
     member_id: Id of the consumer in the group; empty skips the check.
     group_instance_id: Static member's own permanent name (group.instance.id); null for a dynamic member, which gets
         a new identity whenever it restarts.
@@ -163,14 +178,14 @@ class TxnOffsetCommitRequest(Message, gc=False, kw_only=True):
     """
 
     API_KEY = 28
-    VALID_VERSIONS = range(6)
-    FLEXIBLE_VERSIONS = range(3, 6)
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(3, 7)
 
     transactional_id: str = ""  # string, versions 0+
     group_id: str = ""  # string, versions 0+
     producer_id: int = 0  # int64, versions 0+
     producer_epoch: int = 0  # int16, versions 0+
-    generation_id: int = -1  # int32, versions 3+
+    generation_id_or_member_epoch: int = -1  # int32, versions 3+
     member_id: str = ""  # string, versions 3+
     group_instance_id: str | None = None  # string, versions 3+, nullable
     # []TxnOffsetCommitRequestTopic, versions 0+
@@ -180,8 +195,8 @@ class TxnOffsetCommitRequest(Message, gc=False, kw_only=True):
     def _write(self, out: Writer, version: int) -> None:
         flexible = version >= 3
         buffer = out.buffer
-        if version < 3 and self.generation_id != -1:
-            raise absent("generation_id")
+        if version < 3 and self.generation_id_or_member_epoch != -1:
+            raise absent("generation_id_or_member_epoch")
         if version < 3 and self.member_id != "":
             raise absent("member_id")
         if version < 3 and self.group_instance_id is not None:
@@ -189,7 +204,7 @@ class TxnOffsetCommitRequest(Message, gc=False, kw_only=True):
         write_string(buffer, self.transactional_id, flexible, "transactional_id")
         write_string(buffer, self.group_id, flexible, "group_id")
         if version >= 3:
-            buffer += _QHI.pack(self.producer_id, self.producer_epoch, self.generation_id)
+            buffer += _QHI.pack(self.producer_id, self.producer_epoch, self.generation_id_or_member_epoch)
         else:
             buffer += _QH.pack(self.producer_id, self.producer_epoch)
         if version >= 3:
@@ -208,14 +223,14 @@ class TxnOffsetCommitRequest(Message, gc=False, kw_only=True):
         self.transactional_id, at = read_string(data, at, flexible, "transactional_id")
         self.group_id, at = read_string(data, at, flexible, "group_id")
         if version >= 3:
-            self.producer_id, self.producer_epoch, self.generation_id = _QHI.unpack_from(data, at)
+            self.producer_id, self.producer_epoch, self.generation_id_or_member_epoch = _QHI.unpack_from(data, at)
             at += 14
             self.member_id, at = read_string(data, at, flexible, "member_id")
             self.group_instance_id, at = read_nullable_string(data, at, flexible, "group_instance_id")
         else:
             self.producer_id, self.producer_epoch = _QH.unpack_from(data, at)
             at += 10
-            self.generation_id = -1
+            self.generation_id_or_member_epoch = -1
             self.member_id = ""
             self.group_instance_id = None
         self.topics, at = read_structs(data, at, flexible, 3, "topics", TxnOffsetCommitRequestTopic._read_each, version)
@@ -296,10 +311,12 @@ class TxnOffsetCommitResponseTopic(Struct, gc=False, kw_only=True):
     """Results by topic.
 
     name: Name of the topic.
+    topic_id: Id that the topic got when it was created.
     partitions: Results by partition.
     """
 
-    name: str = ""  # string, versions 0+
+    name: str = ""  # string, versions 0-5, ignorable
+    topic_id: UUID = NULL_UUID  # uuid, versions 6+, ignorable
     # []TxnOffsetCommitResponsePartition, versions 0+
     partitions: list[TxnOffsetCommitResponsePartition] = field(default_factory=list)
     unknown_tags: Tags = ()
@@ -309,7 +326,10 @@ class TxnOffsetCommitResponseTopic(Struct, gc=False, kw_only=True):
         flexible = version >= 3
         buffer = out.buffer
         for self in structs:
-            write_string(buffer, self.name, flexible, "name")
+            if version <= 5:
+                write_string(buffer, self.name, flexible, "name")
+            if version >= 6:
+                write_uuid(buffer, self.topic_id)
             write_structs(out, self.partitions, flexible, TxnOffsetCommitResponsePartition._write_each, version)
             if self.unknown_tags:
                 write_tags(buffer, (), self.unknown_tags, flexible)
@@ -327,7 +347,12 @@ class TxnOffsetCommitResponseTopic(Struct, gc=False, kw_only=True):
         found: list[TxnOffsetCommitResponseTopic] = []
         for _ in range(count):
             self = TxnOffsetCommitResponseTopic()
-            self.name, at = read_string(data, at, flexible, "name")
+            if version >= 6:
+                self.name = ""
+                self.topic_id, at = read_uuid(data, at)
+            else:
+                self.name, at = read_string(data, at, flexible, "name")
+                self.topic_id = NULL_UUID
             self.partitions, at = read_rows(
                 data,
                 at,
@@ -354,8 +379,8 @@ class TxnOffsetCommitResponse(Message, gc=False, kw_only=True):
     """
 
     API_KEY = 28
-    VALID_VERSIONS = range(6)
-    FLEXIBLE_VERSIONS = range(3, 6)
+    VALID_VERSIONS = range(7)
+    FLEXIBLE_VERSIONS = range(3, 7)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     # []TxnOffsetCommitResponseTopic, versions 0+

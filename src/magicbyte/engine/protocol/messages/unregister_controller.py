@@ -8,32 +8,23 @@ UnregisterControllerResponse: version 0, flexible 0+.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import ClassVar
 
-from magicbyte.engine.protocol.fields import (
-    new,
-    read_nullable_string,
-    read_unknown_tags,
-    write_nullable_string,
-    write_tags,
-)
+from magicbyte.engine.protocol.fields import read_nullable_string, read_unknown_tags, write_nullable_string, write_tags
 from magicbyte.engine.protocol.message import Message, Tags, Writer
 
 _I = struct.Struct(">i")
 _IH = struct.Struct(">ih")
 
 
-@dataclass(slots=True, kw_only=True)
-class UnregisterControllerRequest(Message):
+class UnregisterControllerRequest(Message, gc=False, kw_only=True):
     """Makes the quorum forget a controller that will not come back. KRaft only.
 
     controller_id: Controller to forget.
     """
 
-    API_KEY: ClassVar[int | None] = 94
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 94
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     controller_id: int = 0  # int32, versions 0+
     unknown_tags: Tags = ()
@@ -48,15 +39,14 @@ class UnregisterControllerRequest(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UnregisterControllerRequest, int]:
-        self = new(UnregisterControllerRequest)
+        self = UnregisterControllerRequest()
         (self.controller_id,) = _I.unpack_from(data, at)
         at += 4
         self.unknown_tags, at = read_unknown_tags(data, at) if data[at] else ((), at + 1)
         return self, at
 
 
-@dataclass(slots=True, kw_only=True)
-class UnregisterControllerResponse(Message):
+class UnregisterControllerResponse(Message, gc=False, kw_only=True):
     """Whether the controller is forgotten.
 
     throttle_time_ms: Milliseconds for which the client should send no further request because it is over its quota;
@@ -65,9 +55,9 @@ class UnregisterControllerResponse(Message):
     error_message: Error message; null without an error, or if the broker sends none.
     """
 
-    API_KEY: ClassVar[int | None] = 94
-    VALID_VERSIONS: ClassVar[range] = range(1)
-    FLEXIBLE_VERSIONS: ClassVar[range] = range(1)
+    API_KEY = 94
+    VALID_VERSIONS = range(1)
+    FLEXIBLE_VERSIONS = range(1)
 
     throttle_time_ms: int = 0  # int32, versions 0+
     error_code: int = 0  # int16, versions 0+
@@ -85,7 +75,7 @@ class UnregisterControllerResponse(Message):
 
     @staticmethod
     def _read(data: memoryview, at: int, version: int) -> tuple[UnregisterControllerResponse, int]:
-        self = new(UnregisterControllerResponse)
+        self = UnregisterControllerResponse()
         self.throttle_time_ms, self.error_code = _IH.unpack_from(data, at)
         at += 6
         self.error_message, at = read_nullable_string(data, at, True, "error_message")
