@@ -6,6 +6,7 @@ import struct
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
+from typing import Final
 
 from magicbyte.schema.code import Body, Call, Statement, call, loop, otherwise, when
 from magicbyte.schema.python_struct import NULL_IN_TAG, Struct
@@ -21,6 +22,9 @@ from magicbyte.schema.spans import (
     varint_of,
 )
 from magicbyte.schema.tree import FieldSchema
+
+_OF_ROWS: Final = frozenset({"at", "data", "found", "most", "row", "rows", "self", "version"})
+"""The variables of `_read_many`."""
 
 
 class Reading(Struct):
@@ -131,27 +135,35 @@ class Reading(Struct):
         head, end = f"self.{name} = whole(", f'"{name}"'
         return pop, Call(f"{head}part, {value.flat}, {end})", head, ("part", value, end), ")")
 
+    def local(self, field: FieldSchema) -> str:
+        """Return the variable for a field in `_read_many`: its attribute's name, unless the function uses that."""
+        name = attribute = self.attributes[field.name]
+        while name in _OF_ROWS or name == self.name or (name != attribute and name in self.attributes.values()):
+            name += "_"
+        return name
+
     def rows_reader(self) -> Body:
-        """Return the body of `_read_many`."""
+        """Return the body of `_read_many`.
+
+        A constructor with all values takes less than one without values, followed by assignments.
+        """
         layouts = self.row_layouts()
-        flexible = any(span.flexible for span in self.spans)
 
         def body(span: VersionSpan) -> Body:
             if span not in layouts:
                 return ()
             rows = self.module.layout("Rows", layouts[span], span.flexible)
             fields = [field for field in self.fields if is_plain(field, span)]
-            numbers = [field for field in fields if not field.type.array]
-            arrays = [f"self.{self.attributes[field.name]}" for field in fields if field.type.array]
+            numbers = tuple(self.local(field) for field in fields if not field.type.array)
+            arrays = [self.local(field) for field in fields if field.type.array]
+            first = f"{', '.join(numbers)}{',' if len(numbers) == 1 else ''}"
             if arrays:
-                targets = tuple(f"self.{self.attributes[field.name]}" for field in numbers)
-                first = Call(f"({', '.join(targets)}{',' if len(targets) == 1 else ''})", "(", targets, ")")
-                assign = Call(f"{', '.join((first.flat, *arrays))} = row", "(", (first, *arrays), ") = row")
+                targets = Call(f"({first})", "(", numbers, ")")
+                assign = Call(f"{', '.join((targets.flat, *arrays))} = row", "(", (targets, *arrays), ") = row")
             else:
-                assign = self.unpack(numbers, "row")
-            resets = [self.reset(field) for field in self.fields if field not in fields]
-            end = ["self.unknown_tags = ()"] if flexible else []
-            each = loop("row in rows", f"self = {self.name}()", assign, *resets, *end, "found.append(self)")
+                assign = Call(f"{first} = row" if len(numbers) > 1 else f"({first}) = row", "(", numbers, ") = row")
+            values = [f"{self.attributes[field.name]}={self.local(field)}" for field in fields]
+            each = loop("row in rows", assign, call(f"self = {self.name}(", values, ")"), "found.append(self)")
             return f"rows, at = {rows}.read(data, at, most)", each
 
         return (f"found: list[{self.name}] = []", *self.chain(body), "return found, at")

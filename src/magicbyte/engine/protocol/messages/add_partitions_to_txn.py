@@ -261,16 +261,20 @@ class AddPartitionsToTxnPartitionResult(Struct, gc=False, kw_only=True):
         if version >= 3:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = AddPartitionsToTxnPartitionResult()
-                self.partition_index, self.partition_error_code = row
-                self.unknown_tags = ()
+                partition_index, partition_error_code = row
+                self = AddPartitionsToTxnPartitionResult(
+                    partition_index=partition_index,
+                    partition_error_code=partition_error_code,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = AddPartitionsToTxnPartitionResult()
-                self.partition_index, self.partition_error_code = row
-                self.unknown_tags = ()
+                partition_index, partition_error_code = row
+                self = AddPartitionsToTxnPartitionResult(
+                    partition_index=partition_index,
+                    partition_error_code=partition_error_code,
+                )
                 found.append(self)
         return found, at
 

@@ -82,9 +82,8 @@ class BrokerState(Struct, gc=False, kw_only=True):
         found: list[BrokerState] = []
         rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
         for row in rows:
-            self = BrokerState()
-            self.broker_id, self.broker_epoch = row
-            self.unknown_tags = ()
+            broker_id, broker_epoch = row
+            self = BrokerState(broker_id=broker_id, broker_epoch=broker_epoch)
             found.append(self)
         return found, at
 
@@ -193,22 +192,25 @@ class AlterPartitionRequestPartitionData(Struct, gc=False, kw_only=True):
         if 1 <= version <= 2:
             rows, at = _ROWS_II_IBI_COMPACT.read(data, at, most)
             for row in rows:
-                self = AlterPartitionRequestPartitionData()
-                (
-                    (self.partition_index, self.leader_epoch, self.leader_recovery_state, self.partition_epoch),
-                    self.new_isr,
-                ) = row
-                self.new_isr_with_epochs = []
-                self.unknown_tags = ()
+                (partition_index, leader_epoch, leader_recovery_state, partition_epoch), new_isr = row
+                self = AlterPartitionRequestPartitionData(
+                    partition_index=partition_index,
+                    leader_epoch=leader_epoch,
+                    new_isr=new_isr,
+                    leader_recovery_state=leader_recovery_state,
+                    partition_epoch=partition_epoch,
+                )
                 found.append(self)
         elif version <= 0:
             rows, at = _ROWS_II_II_COMPACT.read(data, at, most)
             for row in rows:
-                self = AlterPartitionRequestPartitionData()
-                (self.partition_index, self.leader_epoch, self.partition_epoch), self.new_isr = row
-                self.new_isr_with_epochs = []
-                self.leader_recovery_state = 0
-                self.unknown_tags = ()
+                (partition_index, leader_epoch, partition_epoch), new_isr = row
+                self = AlterPartitionRequestPartitionData(
+                    partition_index=partition_index,
+                    leader_epoch=leader_epoch,
+                    new_isr=new_isr,
+                    partition_epoch=partition_epoch,
+                )
                 found.append(self)
         return found, at
 
@@ -412,30 +414,32 @@ class AlterPartitionResponsePartitionData(Struct, gc=False, kw_only=True):
         if version >= 1:
             rows, at = _ROWS_IHII_IBI_COMPACT.read(data, at, most)
             for row in rows:
-                self = AlterPartitionResponsePartitionData()
                 (
-                    (
-                        self.partition_index,
-                        self.error_code,
-                        self.leader_id,
-                        self.leader_epoch,
-                        self.leader_recovery_state,
-                        self.partition_epoch,
-                    ),
-                    self.isr,
+                    (partition_index, error_code, leader_id, leader_epoch, leader_recovery_state, partition_epoch),
+                    isr,
                 ) = row
-                self.unknown_tags = ()
+                self = AlterPartitionResponsePartitionData(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                    isr=isr,
+                    leader_recovery_state=leader_recovery_state,
+                    partition_epoch=partition_epoch,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_IHII_II_COMPACT.read(data, at, most)
             for row in rows:
-                self = AlterPartitionResponsePartitionData()
-                (
-                    (self.partition_index, self.error_code, self.leader_id, self.leader_epoch, self.partition_epoch),
-                    self.isr,
-                ) = row
-                self.leader_recovery_state = 0
-                self.unknown_tags = ()
+                (partition_index, error_code, leader_id, leader_epoch, partition_epoch), isr = row
+                self = AlterPartitionResponsePartitionData(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                    isr=isr,
+                    partition_epoch=partition_epoch,
+                )
                 found.append(self)
         return found, at
 

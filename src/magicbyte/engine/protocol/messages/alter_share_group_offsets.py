@@ -81,9 +81,8 @@ class AlterShareGroupOffsetsRequestPartition(Struct, gc=False, kw_only=True):
         found: list[AlterShareGroupOffsetsRequestPartition] = []
         rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
         for row in rows:
-            self = AlterShareGroupOffsetsRequestPartition()
-            self.partition_index, self.start_offset = row
-            self.unknown_tags = ()
+            partition_index, start_offset = row
+            self = AlterShareGroupOffsetsRequestPartition(partition_index=partition_index, start_offset=start_offset)
             found.append(self)
         return found, at
 

@@ -143,16 +143,14 @@ class ApiVersion(Struct, gc=False, kw_only=True):
         if version >= 3:
             rows, at = _ROWS_HHH_COMPACT.read(data, at, most)
             for row in rows:
-                self = ApiVersion()
-                self.api_key, self.min_version, self.max_version = row
-                self.unknown_tags = ()
+                api_key, min_version, max_version = row
+                self = ApiVersion(api_key=api_key, min_version=min_version, max_version=max_version)
                 found.append(self)
         else:
             rows, at = _ROWS_HHH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = ApiVersion()
-                self.api_key, self.min_version, self.max_version = row
-                self.unknown_tags = ()
+                api_key, min_version, max_version = row
+                self = ApiVersion(api_key=api_key, min_version=min_version, max_version=max_version)
                 found.append(self)
         return found, at
 

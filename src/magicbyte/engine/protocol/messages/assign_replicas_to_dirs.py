@@ -77,9 +77,8 @@ class AssignReplicasToDirsRequestPartitionData(Struct, gc=False, kw_only=True):
         found: list[AssignReplicasToDirsRequestPartitionData] = []
         rows, at = _ROWS_I_COMPACT.read(data, at, most)
         for row in rows:
-            self = AssignReplicasToDirsRequestPartitionData()
-            (self.partition_index,) = row
-            self.unknown_tags = ()
+            (partition_index,) = row
+            self = AssignReplicasToDirsRequestPartitionData(partition_index=partition_index)
             found.append(self)
         return found, at
 
@@ -272,9 +271,8 @@ class AssignReplicasToDirsResponsePartitionData(Struct, gc=False, kw_only=True):
         found: list[AssignReplicasToDirsResponsePartitionData] = []
         rows, at = _ROWS_IH_COMPACT.read(data, at, most)
         for row in rows:
-            self = AssignReplicasToDirsResponsePartitionData()
-            self.partition_index, self.error_code = row
-            self.unknown_tags = ()
+            partition_index, error_code = row
+            self = AssignReplicasToDirsResponsePartitionData(partition_index=partition_index, error_code=error_code)
             found.append(self)
         return found, at
 

@@ -108,10 +108,12 @@ class BeginQuorumEpochRequestPartitionData(Struct, gc=False, kw_only=True):
         if version <= 0:
             rows, at = _ROWS_III_CLASSIC.read(data, at, most)
             for row in rows:
-                self = BeginQuorumEpochRequestPartitionData()
-                self.partition_index, self.leader_id, self.leader_epoch = row
-                self.voter_directory_id = NULL_UUID
-                self.unknown_tags = ()
+                partition_index, leader_id, leader_epoch = row
+                self = BeginQuorumEpochRequestPartitionData(
+                    partition_index=partition_index,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         return found, at
 
@@ -341,16 +343,24 @@ class BeginQuorumEpochResponsePartitionData(Struct, gc=False, kw_only=True):
         if version >= 1:
             rows, at = _ROWS_IHII_COMPACT.read(data, at, most)
             for row in rows:
-                self = BeginQuorumEpochResponsePartitionData()
-                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
-                self.unknown_tags = ()
+                partition_index, error_code, leader_id, leader_epoch = row
+                self = BeginQuorumEpochResponsePartitionData(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_IHII_CLASSIC.read(data, at, most)
             for row in rows:
-                self = BeginQuorumEpochResponsePartitionData()
-                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
-                self.unknown_tags = ()
+                partition_index, error_code, leader_id, leader_epoch = row
+                self = BeginQuorumEpochResponsePartitionData(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         return found, at
 

@@ -95,16 +95,14 @@ class CreatableReplicaAssignment(Struct, gc=False, kw_only=True):
         if version >= 5:
             rows, at = _ROWS_I_I_COMPACT.read(data, at, most)
             for row in rows:
-                self = CreatableReplicaAssignment()
-                (self.partition_index,), self.broker_ids = row
-                self.unknown_tags = ()
+                (partition_index,), broker_ids = row
+                self = CreatableReplicaAssignment(partition_index=partition_index, broker_ids=broker_ids)
                 found.append(self)
         else:
             rows, at = _ROWS_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = CreatableReplicaAssignment()
-                (self.partition_index,), self.broker_ids = row
-                self.unknown_tags = ()
+                (partition_index,), broker_ids = row
+                self = CreatableReplicaAssignment(partition_index=partition_index, broker_ids=broker_ids)
                 found.append(self)
         return found, at
 

@@ -73,16 +73,14 @@ class DeleteRecordsPartition(Struct, gc=False, kw_only=True):
         if version >= 2:
             rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = DeleteRecordsPartition()
-                self.partition_index, self.offset = row
-                self.unknown_tags = ()
+                partition_index, offset = row
+                self = DeleteRecordsPartition(partition_index=partition_index, offset=offset)
                 found.append(self)
         else:
             rows, at = _ROWS_IQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = DeleteRecordsPartition()
-                self.partition_index, self.offset = row
-                self.unknown_tags = ()
+                partition_index, offset = row
+                self = DeleteRecordsPartition(partition_index=partition_index, offset=offset)
                 found.append(self)
         return found, at
 
@@ -220,16 +218,22 @@ class DeleteRecordsPartitionResult(Struct, gc=False, kw_only=True):
         if version >= 2:
             rows, at = _ROWS_IQH_COMPACT.read(data, at, most)
             for row in rows:
-                self = DeleteRecordsPartitionResult()
-                self.partition_index, self.low_watermark, self.error_code = row
-                self.unknown_tags = ()
+                partition_index, low_watermark, error_code = row
+                self = DeleteRecordsPartitionResult(
+                    partition_index=partition_index,
+                    low_watermark=low_watermark,
+                    error_code=error_code,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_IQH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = DeleteRecordsPartitionResult()
-                self.partition_index, self.low_watermark, self.error_code = row
-                self.unknown_tags = ()
+                partition_index, low_watermark, error_code = row
+                self = DeleteRecordsPartitionResult(
+                    partition_index=partition_index,
+                    low_watermark=low_watermark,
+                    error_code=error_code,
+                )
                 found.append(self)
         return found, at
 

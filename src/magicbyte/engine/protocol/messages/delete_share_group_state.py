@@ -69,9 +69,8 @@ class PartitionData(Struct, gc=False, kw_only=True):
         found: list[PartitionData] = []
         rows, at = _ROWS_I_COMPACT.read(data, at, most)
         for row in rows:
-            self = PartitionData()
-            (self.partition,) = row
-            self.unknown_tags = ()
+            (partition,) = row
+            self = PartitionData(partition=partition)
             found.append(self)
         return found, at
 

@@ -165,16 +165,24 @@ class DescribeLogDirsPartition(Struct, gc=False, kw_only=True):
         if version >= 2:
             rows, at = _ROWS_IQQT_COMPACT.read(data, at, most)
             for row in rows:
-                self = DescribeLogDirsPartition()
-                self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = row
-                self.unknown_tags = ()
+                partition_index, partition_size, offset_lag, is_future_key = row
+                self = DescribeLogDirsPartition(
+                    partition_index=partition_index,
+                    partition_size=partition_size,
+                    offset_lag=offset_lag,
+                    is_future_key=is_future_key,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_IQQT_CLASSIC.read(data, at, most)
             for row in rows:
-                self = DescribeLogDirsPartition()
-                self.partition_index, self.partition_size, self.offset_lag, self.is_future_key = row
-                self.unknown_tags = ()
+                partition_index, partition_size, offset_lag, is_future_key = row
+                self = DescribeLogDirsPartition(
+                    partition_index=partition_index,
+                    partition_size=partition_size,
+                    offset_lag=offset_lag,
+                    is_future_key=is_future_key,
+                )
                 found.append(self)
         return found, at
 

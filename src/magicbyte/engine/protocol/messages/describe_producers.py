@@ -155,16 +155,22 @@ class ProducerState(Struct, gc=False, kw_only=True):
         found: list[ProducerState] = []
         rows, at = _ROWS_QIIQIQ_COMPACT.read(data, at, most)
         for row in rows:
-            self = ProducerState()
             (
-                self.producer_id,
-                self.producer_epoch,
-                self.last_sequence,
-                self.last_timestamp,
-                self.coordinator_epoch,
-                self.current_txn_start_offset,
+                producer_id,
+                producer_epoch,
+                last_sequence,
+                last_timestamp,
+                coordinator_epoch,
+                current_txn_start_offset,
             ) = row
-            self.unknown_tags = ()
+            self = ProducerState(
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                last_sequence=last_sequence,
+                last_timestamp=last_timestamp,
+                coordinator_epoch=coordinator_epoch,
+                current_txn_start_offset=current_txn_start_offset,
+            )
             found.append(self)
         return found, at
 

@@ -86,9 +86,8 @@ class DescribeQuorumRequestPartitionData(Struct, gc=False, kw_only=True):
         found: list[DescribeQuorumRequestPartitionData] = []
         rows, at = _ROWS_I_COMPACT.read(data, at, most)
         for row in rows:
-            self = DescribeQuorumRequestPartitionData()
-            (self.partition_index,) = row
-            self.unknown_tags = ()
+            (partition_index,) = row
+            self = DescribeQuorumRequestPartitionData(partition_index=partition_index)
             found.append(self)
         return found, at
 
@@ -239,20 +238,19 @@ class ReplicaState(Struct, gc=False, kw_only=True):
         if version == 1:
             rows, at = _ROWS_IQQQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = ReplicaState()
-                self.replica_id, self.log_end_offset, self.last_fetch_timestamp, self.last_caught_up_timestamp = row
-                self.replica_directory_id = NULL_UUID
-                self.unknown_tags = ()
+                replica_id, log_end_offset, last_fetch_timestamp, last_caught_up_timestamp = row
+                self = ReplicaState(
+                    replica_id=replica_id,
+                    log_end_offset=log_end_offset,
+                    last_fetch_timestamp=last_fetch_timestamp,
+                    last_caught_up_timestamp=last_caught_up_timestamp,
+                )
                 found.append(self)
         elif version <= 0:
             rows, at = _ROWS_IQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = ReplicaState()
-                self.replica_id, self.log_end_offset = row
-                self.replica_directory_id = NULL_UUID
-                self.last_fetch_timestamp = -1
-                self.last_caught_up_timestamp = -1
-                self.unknown_tags = ()
+                replica_id, log_end_offset = row
+                self = ReplicaState(replica_id=replica_id, log_end_offset=log_end_offset)
                 found.append(self)
         return found, at
 

@@ -128,9 +128,8 @@ class CredentialInfo(Struct, gc=False, kw_only=True):
         found: list[CredentialInfo] = []
         rows, at = _ROWS_BI_COMPACT.read(data, at, most)
         for row in rows:
-            self = CredentialInfo()
-            self.mechanism, self.iterations = row
-            self.unknown_tags = ()
+            mechanism, iterations = row
+            self = CredentialInfo(mechanism=mechanism, iterations=iterations)
             found.append(self)
         return found, at
 

@@ -165,10 +165,13 @@ class EndQuorumEpochRequestPartitionData(Struct, gc=False, kw_only=True):
         if version <= 0:
             rows, at = _ROWS_III_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = EndQuorumEpochRequestPartitionData()
-                (self.partition_index, self.leader_id, self.leader_epoch), self.preferred_successors = row
-                self.preferred_candidates = []
-                self.unknown_tags = ()
+                (partition_index, leader_id, leader_epoch), preferred_successors = row
+                self = EndQuorumEpochRequestPartitionData(
+                    partition_index=partition_index,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                    preferred_successors=preferred_successors,
+                )
                 found.append(self)
         return found, at
 
@@ -389,16 +392,24 @@ class EndQuorumEpochResponsePartitionData(Struct, gc=False, kw_only=True):
         if version >= 1:
             rows, at = _ROWS_IHII_COMPACT.read(data, at, most)
             for row in rows:
-                self = EndQuorumEpochResponsePartitionData()
-                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
-                self.unknown_tags = ()
+                partition_index, error_code, leader_id, leader_epoch = row
+                self = EndQuorumEpochResponsePartitionData(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_IHII_CLASSIC.read(data, at, most)
             for row in rows:
-                self = EndQuorumEpochResponsePartitionData()
-                self.partition_index, self.error_code, self.leader_id, self.leader_epoch = row
-                self.unknown_tags = ()
+                partition_index, error_code, leader_id, leader_epoch = row
+                self = EndQuorumEpochResponsePartitionData(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         return found, at
 

@@ -253,57 +253,55 @@ class FetchPartition(Struct, gc=False, kw_only=True):
         if version >= 12:
             rows, at = _ROWS_IIQIQI_COMPACT.read(data, at, most)
             for row in rows:
-                self = FetchPartition()
                 (
-                    self.partition,
-                    self.current_leader_epoch,
-                    self.fetch_offset,
-                    self.last_fetched_epoch,
-                    self.log_start_offset,
-                    self.partition_max_bytes,
+                    partition,
+                    current_leader_epoch,
+                    fetch_offset,
+                    last_fetched_epoch,
+                    log_start_offset,
+                    partition_max_bytes,
                 ) = row
-                self.replica_directory_id = NULL_UUID
-                self.high_watermark = 9223372036854775807
-                self.unknown_tags = ()
+                self = FetchPartition(
+                    partition=partition,
+                    current_leader_epoch=current_leader_epoch,
+                    fetch_offset=fetch_offset,
+                    last_fetched_epoch=last_fetched_epoch,
+                    log_start_offset=log_start_offset,
+                    partition_max_bytes=partition_max_bytes,
+                )
                 found.append(self)
         elif version >= 9:
             rows, at = _ROWS_IIQQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = FetchPartition()
-                (
-                    self.partition,
-                    self.current_leader_epoch,
-                    self.fetch_offset,
-                    self.log_start_offset,
-                    self.partition_max_bytes,
-                ) = row
-                self.last_fetched_epoch = -1
-                self.replica_directory_id = NULL_UUID
-                self.high_watermark = 9223372036854775807
-                self.unknown_tags = ()
+                partition, current_leader_epoch, fetch_offset, log_start_offset, partition_max_bytes = row
+                self = FetchPartition(
+                    partition=partition,
+                    current_leader_epoch=current_leader_epoch,
+                    fetch_offset=fetch_offset,
+                    log_start_offset=log_start_offset,
+                    partition_max_bytes=partition_max_bytes,
+                )
                 found.append(self)
         elif version >= 5:
             rows, at = _ROWS_IQQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = FetchPartition()
-                self.partition, self.fetch_offset, self.log_start_offset, self.partition_max_bytes = row
-                self.current_leader_epoch = -1
-                self.last_fetched_epoch = -1
-                self.replica_directory_id = NULL_UUID
-                self.high_watermark = 9223372036854775807
-                self.unknown_tags = ()
+                partition, fetch_offset, log_start_offset, partition_max_bytes = row
+                self = FetchPartition(
+                    partition=partition,
+                    fetch_offset=fetch_offset,
+                    log_start_offset=log_start_offset,
+                    partition_max_bytes=partition_max_bytes,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_IQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = FetchPartition()
-                self.partition, self.fetch_offset, self.partition_max_bytes = row
-                self.current_leader_epoch = -1
-                self.last_fetched_epoch = -1
-                self.log_start_offset = -1
-                self.replica_directory_id = NULL_UUID
-                self.high_watermark = 9223372036854775807
-                self.unknown_tags = ()
+                partition, fetch_offset, partition_max_bytes = row
+                self = FetchPartition(
+                    partition=partition,
+                    fetch_offset=fetch_offset,
+                    partition_max_bytes=partition_max_bytes,
+                )
                 found.append(self)
         return found, at
 
@@ -720,16 +718,14 @@ class AbortedTransaction(Struct, gc=False, kw_only=True):
         if version >= 12:
             rows, at = _ROWS_QQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = AbortedTransaction()
-                self.producer_id, self.first_offset = row
-                self.unknown_tags = ()
+                producer_id, first_offset = row
+                self = AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
                 found.append(self)
         else:
             rows, at = _ROWS_QQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = AbortedTransaction()
-                self.producer_id, self.first_offset = row
-                self.unknown_tags = ()
+                producer_id, first_offset = row
+                self = AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
                 found.append(self)
         return found, at
 

@@ -73,9 +73,8 @@ class PartitionData(Struct, gc=False, kw_only=True):
         found: list[PartitionData] = []
         rows, at = _ROWS_IIQ_COMPACT.read(data, at, most)
         for row in rows:
-            self = PartitionData()
-            self.partition, self.state_epoch, self.start_offset = row
-            self.unknown_tags = ()
+            partition, state_epoch, start_offset = row
+            self = PartitionData(partition=partition, state_epoch=state_epoch, start_offset=start_offset)
             found.append(self)
         return found, at
 

@@ -271,90 +271,95 @@ class LeaderAndIsrPartitionState(Struct, gc=False, kw_only=True):
         if version >= 6:
             rows, at = _ROWS_IIII_II_I_I_ITB_COMPACT.read(data, at, most)
             for row in rows:
-                self = LeaderAndIsrPartitionState()
                 (
                     (
-                        self.partition_index,
-                        self.controller_epoch,
-                        self.leader,
-                        self.leader_epoch,
-                        self.partition_epoch,
-                        self.is_new,
-                        self.leader_recovery_state,
+                        partition_index,
+                        controller_epoch,
+                        leader,
+                        leader_epoch,
+                        partition_epoch,
+                        is_new,
+                        leader_recovery_state,
                     ),
-                    self.isr,
-                    self.replicas,
-                    self.adding_replicas,
-                    self.removing_replicas,
+                    isr,
+                    replicas,
+                    adding_replicas,
+                    removing_replicas,
                 ) = row
-                self.topic_name = ""
-                self.unknown_tags = ()
+                self = LeaderAndIsrPartitionState(
+                    partition_index=partition_index,
+                    controller_epoch=controller_epoch,
+                    leader=leader,
+                    leader_epoch=leader_epoch,
+                    isr=isr,
+                    partition_epoch=partition_epoch,
+                    replicas=replicas,
+                    adding_replicas=adding_replicas,
+                    removing_replicas=removing_replicas,
+                    is_new=is_new,
+                    leader_recovery_state=leader_recovery_state,
+                )
                 found.append(self)
         elif version >= 4:
             rows, at = _ROWS_IIII_II_I_I_IT_COMPACT.read(data, at, most)
             for row in rows:
-                self = LeaderAndIsrPartitionState()
                 (
-                    (
-                        self.partition_index,
-                        self.controller_epoch,
-                        self.leader,
-                        self.leader_epoch,
-                        self.partition_epoch,
-                        self.is_new,
-                    ),
-                    self.isr,
-                    self.replicas,
-                    self.adding_replicas,
-                    self.removing_replicas,
+                    (partition_index, controller_epoch, leader, leader_epoch, partition_epoch, is_new),
+                    isr,
+                    replicas,
+                    adding_replicas,
+                    removing_replicas,
                 ) = row
-                self.topic_name = ""
-                self.leader_recovery_state = 0
-                self.unknown_tags = ()
+                self = LeaderAndIsrPartitionState(
+                    partition_index=partition_index,
+                    controller_epoch=controller_epoch,
+                    leader=leader,
+                    leader_epoch=leader_epoch,
+                    isr=isr,
+                    partition_epoch=partition_epoch,
+                    replicas=replicas,
+                    adding_replicas=adding_replicas,
+                    removing_replicas=removing_replicas,
+                    is_new=is_new,
+                )
                 found.append(self)
         elif version >= 3:
             rows, at = _ROWS_IIII_II_I_I_IT_CLASSIC.read(data, at, most)
             for row in rows:
-                self = LeaderAndIsrPartitionState()
                 (
-                    (
-                        self.partition_index,
-                        self.controller_epoch,
-                        self.leader,
-                        self.leader_epoch,
-                        self.partition_epoch,
-                        self.is_new,
-                    ),
-                    self.isr,
-                    self.replicas,
-                    self.adding_replicas,
-                    self.removing_replicas,
+                    (partition_index, controller_epoch, leader, leader_epoch, partition_epoch, is_new),
+                    isr,
+                    replicas,
+                    adding_replicas,
+                    removing_replicas,
                 ) = row
-                self.topic_name = ""
-                self.leader_recovery_state = 0
-                self.unknown_tags = ()
+                self = LeaderAndIsrPartitionState(
+                    partition_index=partition_index,
+                    controller_epoch=controller_epoch,
+                    leader=leader,
+                    leader_epoch=leader_epoch,
+                    isr=isr,
+                    partition_epoch=partition_epoch,
+                    replicas=replicas,
+                    adding_replicas=adding_replicas,
+                    removing_replicas=removing_replicas,
+                    is_new=is_new,
+                )
                 found.append(self)
         elif version >= 2:
             rows, at = _ROWS_IIII_II_IT_CLASSIC.read(data, at, most)
             for row in rows:
-                self = LeaderAndIsrPartitionState()
-                (
-                    (
-                        self.partition_index,
-                        self.controller_epoch,
-                        self.leader,
-                        self.leader_epoch,
-                        self.partition_epoch,
-                        self.is_new,
-                    ),
-                    self.isr,
-                    self.replicas,
-                ) = row
-                self.topic_name = ""
-                self.adding_replicas = ()
-                self.removing_replicas = ()
-                self.leader_recovery_state = 0
-                self.unknown_tags = ()
+                (partition_index, controller_epoch, leader, leader_epoch, partition_epoch, is_new), isr, replicas = row
+                self = LeaderAndIsrPartitionState(
+                    partition_index=partition_index,
+                    controller_epoch=controller_epoch,
+                    leader=leader,
+                    leader_epoch=leader_epoch,
+                    isr=isr,
+                    partition_epoch=partition_epoch,
+                    replicas=replicas,
+                    is_new=is_new,
+                )
                 found.append(self)
         return found, at
 
@@ -650,10 +655,8 @@ class LeaderAndIsrPartitionError(Struct, gc=False, kw_only=True):
         if version >= 5:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = LeaderAndIsrPartitionError()
-                self.partition_index, self.error_code = row
-                self.topic_name = ""
-                self.unknown_tags = ()
+                partition_index, error_code = row
+                self = LeaderAndIsrPartitionError(partition_index=partition_index, error_code=error_code)
                 found.append(self)
         return found, at
 

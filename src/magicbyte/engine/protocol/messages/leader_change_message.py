@@ -75,10 +75,8 @@ class Voter(Struct, gc=False, kw_only=True):
         if version <= 0:
             rows, at = _ROWS_I_COMPACT.read(data, at, most)
             for row in rows:
-                self = Voter()
-                (self.voter_id,) = row
-                self.voter_directory_id = NULL_UUID
-                self.unknown_tags = ()
+                (voter_id,) = row
+                self = Voter(voter_id=voter_id)
                 found.append(self)
         return found, at
 

@@ -110,35 +110,38 @@ class ListOffsetsPartition(Struct, gc=False, kw_only=True):
         if version >= 6:
             rows, at = _ROWS_IIQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = ListOffsetsPartition()
-                self.partition_index, self.current_leader_epoch, self.timestamp = row
-                self.max_num_offsets = 1
-                self.unknown_tags = ()
+                partition_index, current_leader_epoch, timestamp = row
+                self = ListOffsetsPartition(
+                    partition_index=partition_index,
+                    current_leader_epoch=current_leader_epoch,
+                    timestamp=timestamp,
+                )
                 found.append(self)
         elif version >= 4:
             rows, at = _ROWS_IIQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = ListOffsetsPartition()
-                self.partition_index, self.current_leader_epoch, self.timestamp = row
-                self.max_num_offsets = 1
-                self.unknown_tags = ()
+                partition_index, current_leader_epoch, timestamp = row
+                self = ListOffsetsPartition(
+                    partition_index=partition_index,
+                    current_leader_epoch=current_leader_epoch,
+                    timestamp=timestamp,
+                )
                 found.append(self)
         elif version >= 1:
             rows, at = _ROWS_IQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = ListOffsetsPartition()
-                self.partition_index, self.timestamp = row
-                self.current_leader_epoch = -1
-                self.max_num_offsets = 1
-                self.unknown_tags = ()
+                partition_index, timestamp = row
+                self = ListOffsetsPartition(partition_index=partition_index, timestamp=timestamp)
                 found.append(self)
         else:
             rows, at = _ROWS_IQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = ListOffsetsPartition()
-                self.partition_index, self.timestamp, self.max_num_offsets = row
-                self.current_leader_epoch = -1
-                self.unknown_tags = ()
+                partition_index, timestamp, max_num_offsets = row
+                self = ListOffsetsPartition(
+                    partition_index=partition_index,
+                    timestamp=timestamp,
+                    max_num_offsets=max_num_offsets,
+                )
                 found.append(self)
         return found, at
 
@@ -350,37 +353,47 @@ class ListOffsetsPartitionResponse(Struct, gc=False, kw_only=True):
         if version >= 6:
             rows, at = _ROWS_IHQQI_COMPACT.read(data, at, most)
             for row in rows:
-                self = ListOffsetsPartitionResponse()
-                self.partition_index, self.error_code, self.timestamp, self.offset, self.leader_epoch = row
-                self.old_style_offsets = ()
-                self.unknown_tags = ()
+                partition_index, error_code, timestamp, offset, leader_epoch = row
+                self = ListOffsetsPartitionResponse(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    timestamp=timestamp,
+                    offset=offset,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         elif version >= 4:
             rows, at = _ROWS_IHQQI_CLASSIC.read(data, at, most)
             for row in rows:
-                self = ListOffsetsPartitionResponse()
-                self.partition_index, self.error_code, self.timestamp, self.offset, self.leader_epoch = row
-                self.old_style_offsets = ()
-                self.unknown_tags = ()
+                partition_index, error_code, timestamp, offset, leader_epoch = row
+                self = ListOffsetsPartitionResponse(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    timestamp=timestamp,
+                    offset=offset,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         elif version >= 1:
             rows, at = _ROWS_IHQQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = ListOffsetsPartitionResponse()
-                self.partition_index, self.error_code, self.timestamp, self.offset = row
-                self.old_style_offsets = ()
-                self.leader_epoch = -1
-                self.unknown_tags = ()
+                partition_index, error_code, timestamp, offset = row
+                self = ListOffsetsPartitionResponse(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    timestamp=timestamp,
+                    offset=offset,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_IH_Q_CLASSIC.read(data, at, most)
             for row in rows:
-                self = ListOffsetsPartitionResponse()
-                (self.partition_index, self.error_code), self.old_style_offsets = row
-                self.timestamp = -1
-                self.offset = -1
-                self.leader_epoch = -1
-                self.unknown_tags = ()
+                (partition_index, error_code), old_style_offsets = row
+                self = ListOffsetsPartitionResponse(
+                    partition_index=partition_index,
+                    error_code=error_code,
+                    old_style_offsets=old_style_offsets,
+                )
                 found.append(self)
         return found, at
 

@@ -180,9 +180,13 @@ class OngoingPartitionReassignment(Struct, gc=False, kw_only=True):
         found: list[OngoingPartitionReassignment] = []
         rows, at = _ROWS_I_I_I_I_COMPACT.read(data, at, most)
         for row in rows:
-            self = OngoingPartitionReassignment()
-            (self.partition_index,), self.replicas, self.adding_replicas, self.removing_replicas = row
-            self.unknown_tags = ()
+            (partition_index,), replicas, adding_replicas, removing_replicas = row
+            self = OngoingPartitionReassignment(
+                partition_index=partition_index,
+                replicas=replicas,
+                adding_replicas=adding_replicas,
+                removing_replicas=removing_replicas,
+            )
             found.append(self)
         return found, at
 

@@ -371,48 +371,55 @@ class MetadataResponsePartition(Struct, gc=False, kw_only=True):
         if version >= 9:
             rows, at = _ROWS_HIII_I_I_I_COMPACT.read(data, at, most)
             for row in rows:
-                self = MetadataResponsePartition()
-                (
-                    (self.error_code, self.partition_index, self.leader_id, self.leader_epoch),
-                    self.replica_nodes,
-                    self.isr_nodes,
-                    self.offline_replicas,
-                ) = row
-                self.unknown_tags = ()
+                (error_code, partition_index, leader_id, leader_epoch), replica_nodes, isr_nodes, offline_replicas = row
+                self = MetadataResponsePartition(
+                    error_code=error_code,
+                    partition_index=partition_index,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                    replica_nodes=replica_nodes,
+                    isr_nodes=isr_nodes,
+                    offline_replicas=offline_replicas,
+                )
                 found.append(self)
         elif version >= 7:
             rows, at = _ROWS_HIII_I_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = MetadataResponsePartition()
-                (
-                    (self.error_code, self.partition_index, self.leader_id, self.leader_epoch),
-                    self.replica_nodes,
-                    self.isr_nodes,
-                    self.offline_replicas,
-                ) = row
-                self.unknown_tags = ()
+                (error_code, partition_index, leader_id, leader_epoch), replica_nodes, isr_nodes, offline_replicas = row
+                self = MetadataResponsePartition(
+                    error_code=error_code,
+                    partition_index=partition_index,
+                    leader_id=leader_id,
+                    leader_epoch=leader_epoch,
+                    replica_nodes=replica_nodes,
+                    isr_nodes=isr_nodes,
+                    offline_replicas=offline_replicas,
+                )
                 found.append(self)
         elif version >= 5:
             rows, at = _ROWS_HII_I_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = MetadataResponsePartition()
-                (
-                    (self.error_code, self.partition_index, self.leader_id),
-                    self.replica_nodes,
-                    self.isr_nodes,
-                    self.offline_replicas,
-                ) = row
-                self.leader_epoch = -1
-                self.unknown_tags = ()
+                (error_code, partition_index, leader_id), replica_nodes, isr_nodes, offline_replicas = row
+                self = MetadataResponsePartition(
+                    error_code=error_code,
+                    partition_index=partition_index,
+                    leader_id=leader_id,
+                    replica_nodes=replica_nodes,
+                    isr_nodes=isr_nodes,
+                    offline_replicas=offline_replicas,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_HII_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = MetadataResponsePartition()
-                (self.error_code, self.partition_index, self.leader_id), self.replica_nodes, self.isr_nodes = row
-                self.leader_epoch = -1
-                self.offline_replicas = ()
-                self.unknown_tags = ()
+                (error_code, partition_index, leader_id), replica_nodes, isr_nodes = row
+                self = MetadataResponsePartition(
+                    error_code=error_code,
+                    partition_index=partition_index,
+                    leader_id=leader_id,
+                    replica_nodes=replica_nodes,
+                    isr_nodes=isr_nodes,
+                )
                 found.append(self)
         return found, at
 

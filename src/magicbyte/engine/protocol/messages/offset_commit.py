@@ -305,16 +305,14 @@ class OffsetCommitResponsePartition(Struct, gc=False, kw_only=True):
         if version >= 8:
             rows, at = _ROWS_IH_COMPACT.read(data, at, most)
             for row in rows:
-                self = OffsetCommitResponsePartition()
-                self.partition_index, self.error_code = row
-                self.unknown_tags = ()
+                partition_index, error_code = row
+                self = OffsetCommitResponsePartition(partition_index=partition_index, error_code=error_code)
                 found.append(self)
         else:
             rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
             for row in rows:
-                self = OffsetCommitResponsePartition()
-                self.partition_index, self.error_code = row
-                self.unknown_tags = ()
+                partition_index, error_code = row
+                self = OffsetCommitResponsePartition(partition_index=partition_index, error_code=error_code)
                 found.append(self)
         return found, at
 

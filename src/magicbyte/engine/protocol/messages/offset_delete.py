@@ -61,8 +61,8 @@ class OffsetDeleteRequestPartition(Struct, gc=False, kw_only=True):
         found: list[OffsetDeleteRequestPartition] = []
         rows, at = _ROWS_I_CLASSIC.read(data, at, most)
         for row in rows:
-            self = OffsetDeleteRequestPartition()
-            (self.partition_index,) = row
+            (partition_index,) = row
+            self = OffsetDeleteRequestPartition(partition_index=partition_index)
             found.append(self)
         return found, at
 
@@ -165,8 +165,8 @@ class OffsetDeleteResponsePartition(Struct, gc=False, kw_only=True):
         found: list[OffsetDeleteResponsePartition] = []
         rows, at = _ROWS_IH_CLASSIC.read(data, at, most)
         for row in rows:
-            self = OffsetDeleteResponsePartition()
-            self.partition_index, self.error_code = row
+            partition_index, error_code = row
+            self = OffsetDeleteResponsePartition(partition_index=partition_index, error_code=error_code)
             found.append(self)
         return found, at
 

@@ -89,24 +89,28 @@ class OffsetForLeaderPartition(Struct, gc=False, kw_only=True):
         if version >= 4:
             rows, at = _ROWS_III_COMPACT.read(data, at, most)
             for row in rows:
-                self = OffsetForLeaderPartition()
-                self.partition, self.current_leader_epoch, self.leader_epoch = row
-                self.unknown_tags = ()
+                partition, current_leader_epoch, leader_epoch = row
+                self = OffsetForLeaderPartition(
+                    partition=partition,
+                    current_leader_epoch=current_leader_epoch,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         elif version >= 2:
             rows, at = _ROWS_III_CLASSIC.read(data, at, most)
             for row in rows:
-                self = OffsetForLeaderPartition()
-                self.partition, self.current_leader_epoch, self.leader_epoch = row
-                self.unknown_tags = ()
+                partition, current_leader_epoch, leader_epoch = row
+                self = OffsetForLeaderPartition(
+                    partition=partition,
+                    current_leader_epoch=current_leader_epoch,
+                    leader_epoch=leader_epoch,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_II_CLASSIC.read(data, at, most)
             for row in rows:
-                self = OffsetForLeaderPartition()
-                self.partition, self.leader_epoch = row
-                self.current_leader_epoch = -1
-                self.unknown_tags = ()
+                partition, leader_epoch = row
+                self = OffsetForLeaderPartition(partition=partition, leader_epoch=leader_epoch)
                 found.append(self)
         return found, at
 
@@ -249,24 +253,30 @@ class EpochEndOffset(Struct, gc=False, kw_only=True):
         if version >= 4:
             rows, at = _ROWS_HIIQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = EpochEndOffset()
-                self.error_code, self.partition, self.leader_epoch, self.end_offset = row
-                self.unknown_tags = ()
+                error_code, partition, leader_epoch, end_offset = row
+                self = EpochEndOffset(
+                    error_code=error_code,
+                    partition=partition,
+                    leader_epoch=leader_epoch,
+                    end_offset=end_offset,
+                )
                 found.append(self)
         elif version >= 1:
             rows, at = _ROWS_HIIQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = EpochEndOffset()
-                self.error_code, self.partition, self.leader_epoch, self.end_offset = row
-                self.unknown_tags = ()
+                error_code, partition, leader_epoch, end_offset = row
+                self = EpochEndOffset(
+                    error_code=error_code,
+                    partition=partition,
+                    leader_epoch=leader_epoch,
+                    end_offset=end_offset,
+                )
                 found.append(self)
         else:
             rows, at = _ROWS_HIQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = EpochEndOffset()
-                self.error_code, self.partition, self.end_offset = row
-                self.leader_epoch = -1
-                self.unknown_tags = ()
+                error_code, partition, end_offset = row
+                self = EpochEndOffset(error_code=error_code, partition=partition, end_offset=end_offset)
                 found.append(self)
         return found, at
 

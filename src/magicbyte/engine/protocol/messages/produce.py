@@ -399,35 +399,31 @@ class PartitionProduceResponse(Struct, gc=False, kw_only=True):
         if 5 <= version <= 7:
             rows, at = _ROWS_IHQQQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = PartitionProduceResponse()
-                self.index, self.error_code, self.base_offset, self.log_append_time_ms, self.log_start_offset = row
-                self.record_errors = []
-                self.error_message = None
-                self.current_leader = LeaderIdAndEpoch()
-                self.unknown_tags = ()
+                index, error_code, base_offset, log_append_time_ms, log_start_offset = row
+                self = PartitionProduceResponse(
+                    index=index,
+                    error_code=error_code,
+                    base_offset=base_offset,
+                    log_append_time_ms=log_append_time_ms,
+                    log_start_offset=log_start_offset,
+                )
                 found.append(self)
         elif 2 <= version <= 4:
             rows, at = _ROWS_IHQQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = PartitionProduceResponse()
-                self.index, self.error_code, self.base_offset, self.log_append_time_ms = row
-                self.log_start_offset = -1
-                self.record_errors = []
-                self.error_message = None
-                self.current_leader = LeaderIdAndEpoch()
-                self.unknown_tags = ()
+                index, error_code, base_offset, log_append_time_ms = row
+                self = PartitionProduceResponse(
+                    index=index,
+                    error_code=error_code,
+                    base_offset=base_offset,
+                    log_append_time_ms=log_append_time_ms,
+                )
                 found.append(self)
         elif version <= 1:
             rows, at = _ROWS_IHQ_CLASSIC.read(data, at, most)
             for row in rows:
-                self = PartitionProduceResponse()
-                self.index, self.error_code, self.base_offset = row
-                self.log_append_time_ms = -1
-                self.log_start_offset = -1
-                self.record_errors = []
-                self.error_message = None
-                self.current_leader = LeaderIdAndEpoch()
-                self.unknown_tags = ()
+                index, error_code, base_offset = row
+                self = PartitionProduceResponse(index=index, error_code=error_code, base_offset=base_offset)
                 found.append(self)
         return found, at
 

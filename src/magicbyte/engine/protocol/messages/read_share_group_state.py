@@ -74,9 +74,8 @@ class PartitionData(Struct, gc=False, kw_only=True):
         found: list[PartitionData] = []
         rows, at = _ROWS_II_COMPACT.read(data, at, most)
         for row in rows:
-            self = PartitionData()
-            self.partition, self.leader_epoch = row
-            self.unknown_tags = ()
+            partition, leader_epoch = row
+            self = PartitionData(partition=partition, leader_epoch=leader_epoch)
             found.append(self)
         return found, at
 
@@ -189,9 +188,13 @@ class StateBatch(Struct, gc=False, kw_only=True):
         found: list[StateBatch] = []
         rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
         for row in rows:
-            self = StateBatch()
-            self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = row
-            self.unknown_tags = ()
+            first_offset, last_offset, delivery_state, delivery_count = row
+            self = StateBatch(
+                first_offset=first_offset,
+                last_offset=last_offset,
+                delivery_state=delivery_state,
+                delivery_count=delivery_count,
+            )
             found.append(self)
         return found, at
 

@@ -73,9 +73,8 @@ class PartitionData(Struct, gc=False, kw_only=True):
         found: list[PartitionData] = []
         rows, at = _ROWS_II_COMPACT.read(data, at, most)
         for row in rows:
-            self = PartitionData()
-            self.partition, self.leader_epoch = row
-            self.unknown_tags = ()
+            partition, leader_epoch = row
+            self = PartitionData(partition=partition, leader_epoch=leader_epoch)
             found.append(self)
         return found, at
 

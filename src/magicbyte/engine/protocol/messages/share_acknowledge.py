@@ -88,9 +88,12 @@ class AcknowledgementBatch(Struct, gc=False, kw_only=True):
         found: list[AcknowledgementBatch] = []
         rows, at = _ROWS_QQ_B_COMPACT.read(data, at, most)
         for row in rows:
-            self = AcknowledgementBatch()
-            (self.first_offset, self.last_offset), self.acknowledge_types = row
-            self.unknown_tags = ()
+            (first_offset, last_offset), acknowledge_types = row
+            self = AcknowledgementBatch(
+                first_offset=first_offset,
+                last_offset=last_offset,
+                acknowledge_types=acknowledge_types,
+            )
             found.append(self)
         return found, at
 

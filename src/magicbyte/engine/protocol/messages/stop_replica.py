@@ -143,9 +143,12 @@ class StopReplicaPartitionState(Struct, gc=False, kw_only=True):
         found: list[StopReplicaPartitionState] = []
         rows, at = _ROWS_IIT_COMPACT.read(data, at, most)
         for row in rows:
-            self = StopReplicaPartitionState()
-            self.partition_index, self.leader_epoch, self.delete_partition = row
-            self.unknown_tags = ()
+            partition_index, leader_epoch, delete_partition = row
+            self = StopReplicaPartitionState(
+                partition_index=partition_index,
+                leader_epoch=leader_epoch,
+                delete_partition=delete_partition,
+            )
             found.append(self)
         return found, at
 

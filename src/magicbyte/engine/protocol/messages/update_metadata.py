@@ -186,28 +186,42 @@ class UpdateMetadataPartitionState(Struct, gc=False, kw_only=True):
         if version >= 6:
             rows, at = _ROWS_IIII_II_I_I_COMPACT.read(data, at, most)
             for row in rows:
-                self = UpdateMetadataPartitionState()
                 (
-                    (self.partition_index, self.controller_epoch, self.leader, self.leader_epoch, self.zk_version),
-                    self.isr,
-                    self.replicas,
-                    self.offline_replicas,
+                    (partition_index, controller_epoch, leader, leader_epoch, zk_version),
+                    isr,
+                    replicas,
+                    offline_replicas,
                 ) = row
-                self.topic_name = ""
-                self.unknown_tags = ()
+                self = UpdateMetadataPartitionState(
+                    partition_index=partition_index,
+                    controller_epoch=controller_epoch,
+                    leader=leader,
+                    leader_epoch=leader_epoch,
+                    isr=isr,
+                    zk_version=zk_version,
+                    replicas=replicas,
+                    offline_replicas=offline_replicas,
+                )
                 found.append(self)
         elif version >= 5:
             rows, at = _ROWS_IIII_II_I_I_CLASSIC.read(data, at, most)
             for row in rows:
-                self = UpdateMetadataPartitionState()
                 (
-                    (self.partition_index, self.controller_epoch, self.leader, self.leader_epoch, self.zk_version),
-                    self.isr,
-                    self.replicas,
-                    self.offline_replicas,
+                    (partition_index, controller_epoch, leader, leader_epoch, zk_version),
+                    isr,
+                    replicas,
+                    offline_replicas,
                 ) = row
-                self.topic_name = ""
-                self.unknown_tags = ()
+                self = UpdateMetadataPartitionState(
+                    partition_index=partition_index,
+                    controller_epoch=controller_epoch,
+                    leader=leader,
+                    leader_epoch=leader_epoch,
+                    isr=isr,
+                    zk_version=zk_version,
+                    replicas=replicas,
+                    offline_replicas=offline_replicas,
+                )
                 found.append(self)
         return found, at
 

@@ -116,18 +116,14 @@ class VoteRequestPartitionData(Struct, gc=False, kw_only=True):
         if version <= 0:
             rows, at = _ROWS_IIIIQ_COMPACT.read(data, at, most)
             for row in rows:
-                self = VoteRequestPartitionData()
-                (
-                    self.partition_index,
-                    self.candidate_epoch,
-                    self.candidate_id,
-                    self.last_offset_epoch,
-                    self.last_offset,
-                ) = row
-                self.candidate_directory_id = NULL_UUID
-                self.voter_directory_id = NULL_UUID
-                self.pre_vote = False
-                self.unknown_tags = ()
+                partition_index, candidate_epoch, candidate_id, last_offset_epoch, last_offset = row
+                self = VoteRequestPartitionData(
+                    partition_index=partition_index,
+                    candidate_epoch=candidate_epoch,
+                    candidate_id=candidate_id,
+                    last_offset_epoch=last_offset_epoch,
+                    last_offset=last_offset,
+                )
                 found.append(self)
         return found, at
 
@@ -274,9 +270,14 @@ class VoteResponsePartitionData(Struct, gc=False, kw_only=True):
         found: list[VoteResponsePartitionData] = []
         rows, at = _ROWS_IHIIT_COMPACT.read(data, at, most)
         for row in rows:
-            self = VoteResponsePartitionData()
-            self.partition_index, self.error_code, self.leader_id, self.leader_epoch, self.vote_granted = row
-            self.unknown_tags = ()
+            partition_index, error_code, leader_id, leader_epoch, vote_granted = row
+            self = VoteResponsePartitionData(
+                partition_index=partition_index,
+                error_code=error_code,
+                leader_id=leader_id,
+                leader_epoch=leader_epoch,
+                vote_granted=vote_granted,
+            )
             found.append(self)
         return found, at
 

@@ -77,9 +77,13 @@ class StateBatch(Struct, gc=False, kw_only=True):
         found: list[StateBatch] = []
         rows, at = _ROWS_QQBH_COMPACT.read(data, at, most)
         for row in rows:
-            self = StateBatch()
-            self.first_offset, self.last_offset, self.delivery_state, self.delivery_count = row
-            self.unknown_tags = ()
+            first_offset, last_offset, delivery_state, delivery_count = row
+            self = StateBatch(
+                first_offset=first_offset,
+                last_offset=last_offset,
+                delivery_state=delivery_state,
+                delivery_count=delivery_count,
+            )
             found.append(self)
         return found, at
 
