@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from broker import Server, free_port
 from cluster import BROKERS, Cluster, cluster
 from magicbyte.access.client import Client
 from magicbyte.access.client.fetch import FetchOptions, fetch_sets
@@ -33,7 +34,6 @@ from magicbyte.access.client.produce import ProduceOptions, send
 from magicbyte.engine.errors import ErrorCode, MagicbyteError
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format
-from server.broker import Server, free_port
 
 CANARY, TOPIC = 1, "orders"
 PRODUCER = "producer"

@@ -41,8 +41,8 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 from kazoo.client import KazooClient
 
 import harness
+from broker import BATCH, OURS, RECORDS, Server, free_port, server_command, values
 from data import kafka_oracle
-from server.broker import BATCH, OURS, RECORDS, Server, free_port, server_command, values
 
 KAFKA = "2.8.2"
 RIVAL = f"Kafka {KAFKA}"

@@ -34,6 +34,7 @@ from typing import Any, NamedTuple
 import broker
 import data
 import harness
+from broker import Server
 from data import kafka_oracle
 from magicbyte.access.client import Client, admin
 from magicbyte.access.client.offsets import LATEST, list_offset
@@ -48,7 +49,6 @@ from magicbyte.engine.records.encode import Format, encode
 from magicbyte.engine.records.entry import entries
 from magicbyte.engine.records.message import MessageView
 from magicbyte.tools.mirror.rewrite import closed_message
-from server.broker import Server
 
 PARTITIONS = 8
 MEGABYTES = {("gzip", 100): 100, ("gzip", 1000): 200, ("zstd", 100): 100, ("lz4", 100): 200}

@@ -45,6 +45,20 @@ from confluent_kafka.admin import (
 
 import data
 import harness
+from broker import (
+    OURS,
+    Peer,
+    Server,
+    Turns,
+    consume,
+    first_records,
+    free_port,
+    kafka,
+    ours,
+    produce,
+    producer,
+    values,
+)
 from magicbyte.access.security.scram import ScramClient
 from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.protocol import APIS, read_response, write_request
@@ -61,20 +75,6 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, columns_of, encode
 from magicbyte.engine.records.layout import TimestampType
 from magicbyte.testing.certificates import Authority
-from server.broker import (
-    OURS,
-    Peer,
-    Server,
-    Turns,
-    consume,
-    first_records,
-    free_port,
-    kafka,
-    ours,
-    produce,
-    producer,
-    values,
-)
 
 sys.path.append(str(data.HERE.parent / "tests"))
 

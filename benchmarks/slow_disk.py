@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import harness
+from broker import Peer, Server
 from magicbyte.engine.log.files.filesystem import LocalFiles, LocalWritableFile
 from magicbyte.engine.ports import Buffer
 from magicbyte.engine.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -37,7 +38,6 @@ from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
 from magicbyte.server.broker.broker import Broker
 from magicbyte.server.settings.config import BrokerConfig
-from server.broker import Peer, Server
 
 DELAY_S = 0.02
 ROUNDS = 1000

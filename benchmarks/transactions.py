@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import harness
 import magicbyte
-from server.broker import OURS, Server, consume, first_records, ours, pair, values
+from broker import OURS, Server, consume, first_records, ours, pair, values
 
 TOPIC, PARTITIONS = "transactions", 3
 RECORDS, SIZE = 10, 1000  # of a transaction
