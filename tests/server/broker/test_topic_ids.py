@@ -79,9 +79,10 @@ async def test_1_r1_r2_r3_metadata_takes_ids_or_names_and_only_from_version_12_o
             assert await ask_metadata(peer, version, (a, "b"), (a, None)) == (0, [(0, "a", a, 2)])  # R2
             assert await ask_metadata(peer, version, (a, None), (NULL_UUID, "b")) == (0, [(0, "a", a, 2)])
             of_none = await ask_metadata(peer, version, (NULL_UUID, None))  # R1
-            assert of_none == (-1 if version == 13 else 0, [(-1, None, NULL_UUID, 0)])
+            assert of_none == (-1 if version == 13 else 0, [(-1, "", NULL_UUID, 0)])
             assert await ask_metadata(peer, version, (NULL_UUID, "b")) == (0, [(0, "b", b, 1)])
         for version in (10, 11):  # 2, R3
+            assert await ask_metadata(peer, version, (a, None)) == (0, [(42, "", a, 0)])
             asked = await ask_metadata(peer, version, (NULL_UUID, "b"), (a, "a"))
             assert asked == (0, [(42, "b", NULL_UUID, 0), (42, "a", a, 0)])
             assert await ask_metadata(peer, version, (NULL_UUID, "b")) == (0, [(0, "b", b, 1)])

@@ -92,7 +92,7 @@ class _TopicsById:
 
 
 def _refused_whole(asked: Iterable[MetadataRequestTopic], code: ErrorCode) -> MetadataResponse:
-    topics = [MetadataResponseTopic(error_code=code, name=each.name, topic_id=each.topic_id) for each in asked]
+    topics = [MetadataResponseTopic(error_code=code, name=each.name or "", topic_id=each.topic_id) for each in asked]
     return MetadataResponse(topics=topics, error_code=code)
 
 
