@@ -10,6 +10,7 @@ PLANTED = "a planted bug: the test shows that the histories find it"
 RACE = "another thread comes between two steps here; no port is called between them"
 LOADED = "whether this process has loaded kernels, which no call takes back"
 STEP = "a bug inside a piece of work; no public name is called where it would be"
+STATE = "read, not replaced: two states are the same only if nothing that decides differs"
 KEPT: dict[str, dict[str, str]] = {
     "engine/log/test_blocks.py": {"_known": RACE},
     "engine/replication/planted.py": dict.fromkeys(
@@ -17,6 +18,7 @@ KEPT: dict[str, dict[str, str]] = {
     ),
     "engine/wire/test_shipped.py": {"_loaded": LOADED},
     "server/broker/test_transaction_stores.py": {"_known_leader": STEP, "_marked": STEP},
+    "simulation/replication_model.py": {"_is_unsettled": STATE, "_refused": STATE},
     "simulation/test_cluster_bugs.py": {"_advance": PLANTED, "_diverging": PLANTED},
     "simulation/test_group_histories.py": {"_fetched_partition": PLANTED, "_transactional_refusal": PLANTED},
     "simulation/test_migration_histories.py": {"_newest": PLANTED},

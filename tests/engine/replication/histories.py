@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.ports import TopicPartition
-from magicbyte.engine.replication import controller
+from magicbyte.engine.replication import controller, truncation
 from magicbyte.engine.replication.controller import Controller, Effect
 from magicbyte.engine.replication.election import ElectionType
 from magicbyte.engine.replication.fetcher import (
@@ -400,9 +400,7 @@ class History:
         error = self._fault(leader, asked.leader_epoch)
         diverging = None
         if not error and self.compares_epochs and asked.last_epoch >= 0:
-            end = leader.log.end_of_epoch(asked.last_epoch)
-            if end.end_offset >= 0 and (end.epoch < asked.last_epoch or end.end_offset < asked.offset):
-                diverging = end
+            diverging = truncation.diverging(asked.last_epoch, asked.offset, leader.log.end_of_epoch(asked.last_epoch))
         log = leader.log
         if not error and diverging is None and not log.log_start_offset <= asked.offset <= log.log_end_offset:
             self.faults["out of range"] += 1

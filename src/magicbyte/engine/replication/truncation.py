@@ -61,6 +61,16 @@ def by_leader_epoch(
     return Truncation(min(own.end_offset, answer.end_offset, log_end_offset))
 
 
+def diverging(last_epoch: int, fetch_offset: int, end: EpochEnd) -> EpochEnd | None:
+    """Return where a follower's log diverges from its leader's, None if it does not (KIP-595).
+
+    `last_epoch` is that of the follower's last record before `fetch_offset`, and `end` the leader's answer about it.
+    """
+    if end.end_offset == UNDEFINED or (end.epoch >= last_epoch and end.end_offset >= fetch_offset):
+        return None
+    return end
+
+
 def is_in_doubt(answer: EpochEnd, own_start: int, log_end_offset: int) -> bool:
     """Return whether a follower must also ask about the epoch before its latest, which begins at `own_start`.
 

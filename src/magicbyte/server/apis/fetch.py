@@ -39,6 +39,8 @@ from magicbyte.engine.protocol.messages.fetch import (
 )
 from magicbyte.engine.records.encode import Format
 from magicbyte.engine.records.layout import LOG_OVERHEAD, SIZE, Dialect
+from magicbyte.engine.replication import truncation
+from magicbyte.engine.replication.truncation import UNDEFINED, EpochEnd
 from magicbyte.server.apis.leaders import current_leader, live_leaders
 from magicbyte.server.apis.sessions import AskedTopic
 from magicbyte.server.partitions.conversion import SliceConversion, converted, newest_magic
@@ -527,14 +529,11 @@ def _diverging(
     if asked.last_fetched_epoch < 0:
         return None
     log = partition.log
-    epoch, end = log.epochs.end_offset_of(asked.last_fetched_epoch, log.log_end_offset)
-    if end < 0:
-        if _is_follower(request.message):
-            raise OffsetOutOfRangeError(f"{partition}: the end of epoch {asked.last_fetched_epoch} is not known")
-        return None
-    if epoch >= asked.last_fetched_epoch and end >= asked.fetch_offset:
-        return None
-    return EpochEndOffset(epoch=epoch, end_offset=end)
+    end = EpochEnd(*log.epochs.end_offset_of(asked.last_fetched_epoch, log.log_end_offset))
+    if end.end_offset == UNDEFINED and _is_follower(request.message):
+        raise OffsetOutOfRangeError(f"{partition}: the end of epoch {asked.last_fetched_epoch} is not known")
+    found = truncation.diverging(asked.last_fetched_epoch, asked.fetch_offset, end)
+    return None if found is None else EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset)
 
 
 def _nearest(
