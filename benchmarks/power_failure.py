@@ -35,7 +35,7 @@ import harness
 from cluster import BROKERS, PARTITIONS, PATIENCE_S, Cluster, Ours, cluster
 
 COUNT = int(os.environ.get("RECORDS", "1000000"))
-FAILURES, FLIPS, SINGLE = 4, 20, 300
+FAILURES, FLIPS, SINGLE, ROUND = 4, 20, 100, 10_000
 TOPIC = "kept"
 DISK = Path(__file__).with_name("lossy_disk.py")
 POLICIES = {
@@ -226,13 +226,13 @@ def costing(folder: Path) -> dict[str, Any]:
             rates, times, client = list[float](), list[float](), producer(made)
             for at in range(4):
                 begin = time.perf_counter()
-                for number in range(50_000):
+                for number in range(ROUND):
                     client.produce(TOPIC, b"%-100d" % number, partition=number % PARTITIONS)
                     if not number % 1000:
                         client.poll(0)
                 assert not client.flush(PATIENCE_S)
                 if at:
-                    rates.append(50_000 / (time.perf_counter() - begin))
+                    rates.append(ROUND / (time.perf_counter() - begin))
             single = Producer({"bootstrap.servers": made.bootstrap, "acks": "all", "linger.ms": 0})
             for _ in range(SINGLE):
                 begin = time.perf_counter()

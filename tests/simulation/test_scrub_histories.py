@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from builders import first_of
-from magicbyte.engine.log.cleaning import scrub
 from magicbyte.engine.log.cleaning.scrub import Agreement
+from magicbyte.engine.log.live import loading
 from magicbyte.server.partitions import scrubbing
 from magicbyte.testing.loop import StuckError
 from simulation.plants import faults_of_plants
@@ -34,16 +33,10 @@ def a_repair_that_is_not_made(patch: Patch) -> None:
     patch.setattr(scrubbing, "agreed", lambda *_: Agreement(None))
 
 
-@planted(0)
-def a_check_of_checksums_alone(patch: Patch) -> None:
-    """Offsets and leader epochs are outside of a batch's checksum."""
-    real = scrub.walk
-
-    def walk(*given: Any) -> Any:
-        return (each for each in real(*given) if isinstance(each, scrub.Gap | scrub.Sound))
-
-    patch.setattr(scrub, "walk", walk)
-    patch.setattr(scrub, "PARTITION_LEADER_EPOCH", scrub.PARTITION_LEADER_EPOCH._replace(start=0))
+@planted(18)
+def a_recovery_that_cuts_what_was_committed(patch: Patch) -> None:
+    """As Kafka's does: the replica that lost records may lead afterwards."""
+    patch.setattr(loading, "_end_before", lambda *_: 1 << 62)
 
 
 def finds(seed: int) -> bool:
