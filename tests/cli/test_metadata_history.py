@@ -9,7 +9,7 @@ import pytest
 from cli.command import run
 from kraft_data import KraftNode, nodes
 from magicbyte.engine.cluster.image_json import broker_json, partition_json
-from magicbyte.tools.offline.quorum import differences, quorum_folder, read_history, read_quorum
+from magicbyte.tools.offline.quorum import Note, differences, quorum_folder, read_history, read_quorum
 
 CLEAN = KraftNode("4.3.1/clean-a", "node")
 
@@ -24,12 +24,14 @@ def shown(path: Path, *words: object) -> list[dict[str, Any]]:
 def test_the_changes_add_up_to_the_cluster(node: KraftNode, tmp_path: Path) -> None:
     """Image by image: the images themselves are compared with those of Kafka's classes elsewhere."""
     folder = quorum_folder(str(node.unpacked(tmp_path)))
-    notes = list[str]()
+    notes = list[Note]()
     history = list(read_history(folder, notes))
     reached = dict[str, Any]()
     first = min((past.offset for past in history), default=0)
     if notes:  # the history begins with a snapshot
-        first = int(next(note for note in notes if "begins at offset" in note).split("offset ")[1].split(":")[0])
+        first = int(
+            next(note.text for note in notes if "begins at offset" in note.text).split("offset ")[1].split(":")[0]
+        )
         reached = parts(read_quorum(folder, first - 1).image)
     for past in history:
         event = past.event

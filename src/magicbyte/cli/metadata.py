@@ -128,9 +128,9 @@ def history(path: str, form: str, **wanted: Any) -> None:
     PATH is a log directory with __cluster_metadata-0, or that folder. The history goes as far back as its log. Nothing
     is changed. Credentials and tokens are named, not shown.
     """
-    from magicbyte.tools.offline.quorum import quorum_folder, read_history
+    from magicbyte.tools.offline.quorum import Note, quorum_folder, read_history
 
-    notes = list[str]()
+    notes = list[Note]()
     chosen = _Chosen(**wanted)
     for past in read_history(quorum_folder(path), notes):
         if not chosen.has(past):

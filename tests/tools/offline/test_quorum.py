@@ -8,7 +8,7 @@ from kraft_data import FOLDER, KraftNode, nodes
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.tools.offline.metadata_sources import read_metadata
-from magicbyte.tools.offline.quorum import DescribedCluster, quorum_folder, read_quorum
+from magicbyte.tools.offline.quorum import DescribedCluster, Note, quorum_folder, read_quorum
 
 CLEAN, KILLED = KraftNode("4.3.1/clean-a", "node"), KraftNode("3.9.1/killed-a", "node")
 BROKER, JOINED = KraftNode("4.3.1/dynamic-a", "b1"), KraftNode("4.3.1/dynamic-a", "c101")
@@ -49,7 +49,7 @@ def test_an_incomplete_snapshot_is_passed_over_with_a_note(tmp_path: Path) -> No
     found = read(tmp_path)
     assert found.start is not None
     assert found.start < str(expected.start)
-    assert found.notes == (f"{newest.name}: it has no footer, so it is incomplete: passed over",)
+    assert found.notes == (Note(f"{newest.name}: it has no footer, so it is incomplete: passed over", is_damage=True),)
     assert (found.image, found.end) == (expected.image, expected.end)
 
 
@@ -81,7 +81,7 @@ def test_a_last_batch_cut_at_any_byte_ends_the_log_before_it(tmp_path: Path) -> 
         found = read(tmp_path)
         assert found.end == last.base_offset <= expected.end
         assert len(found.notes) == 1
-        assert newest.name in found.notes[0]
+        assert newest.name in found.notes[0].text
 
 
 def test_a_flipped_bit_in_the_last_batch_ends_the_log_and_in_an_earlier_segment_is_refused(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_flipped_bit_in_the_last_batch_ends_the_log_and_in_an_earlier_segment_
     newest = bytearray(segments[-1].read_bytes())
     newest[-1] ^= 4
     segments[-1].write_bytes(newest)
-    assert "crc" in read(tmp_path).notes[0]
+    assert "crc" in read(tmp_path).notes[0].text
     first = bytearray(segments[0].read_bytes())
     first[200] ^= 4
     segments[0].write_bytes(first)
@@ -111,7 +111,7 @@ def test_91_a_directory_that_was_formatted_and_not_used_shows_what_it_begins_wit
     assert found.image.features == first.features
     assert found.image.scram_users.keys() == {"boot-a"}
     assert (found.start, found.end) == ("bootstrap.checkpoint", 0)
-    assert found.notes == ("the log has no records yet",)
+    assert found.notes == (Note("the log has no records yet"),)
 
 
 def test_92_a_log_with_records_wins_over_the_file_that_it_began_with(tmp_path: Path) -> None:

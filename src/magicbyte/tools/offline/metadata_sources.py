@@ -16,7 +16,7 @@ from magicbyte.engine.extras import require
 from magicbyte.engine.internal_topics import CLUSTER_METADATA
 from magicbyte.engine.log.files.filesystem import is_locked
 from magicbyte.engine.log.live.log_directory import LOCK
-from magicbyte.tools.offline.quorum import DescribedCluster, quorum_folder, read_bootstrap, read_quorum
+from magicbyte.tools.offline.quorum import DescribedCluster, Note, quorum_folder, read_bootstrap, read_quorum
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import MetadataStore
@@ -69,7 +69,7 @@ def _of_directory(directory: Path) -> DescribedCluster:
             found = _of_tree(str(directory), store)
         if salvaged is None:
             return found
-        note = f"{FILE_NAME} is damaged: only its readable parts are here"
+        note = Note(f"{FILE_NAME} is damaged: only its readable parts are here", is_damage=True)
         return DescribedCluster(found.path, found.image, found.start, found.end, (note, *found.notes))
 
 
@@ -77,5 +77,8 @@ def _of_tree(given: str, store: MetadataStore) -> DescribedCluster:
     from magicbyte.server.stores.znodes.reading import image_of
 
     image = image_of(store)
-    notes = [f"cannot be read: {part.section.value}: {part.name}: {why}" for part, why in image.damage.items()]
+    notes = [
+        Note(f"cannot be read: {part.section.value}: {part.name}: {why}", is_damage=True)
+        for part, why in image.damage.items()
+    ]
     return DescribedCluster(given, image, None, None, notes)

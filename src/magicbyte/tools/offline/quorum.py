@@ -39,23 +39,33 @@ _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _RECORDS: Final = DecodeOptions(headers=False, control=True)
 
 
+class Note(NamedTuple):
+    """What was passed over, and why. `is_damage`: because it is incomplete or damaged."""
+
+    text: str
+    is_damage: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
 @dataclass(frozen=True, slots=True)
 class DescribedCluster:
     """What the metadata log of a node says, or a tree of nodes (`metadata_sources.py`).
 
     `path`: its folder. `start`: the file name of the snapshot that it was read from, None without one. `end`: the
-    offset after the last record read, None of a tree. `notes`: what was passed over, and why.
+    offset after the last record read, None of a tree. `notes`: what was passed over.
     """
 
     path: str
     image: ClusterImage
     start: str | None
     end: int | None
-    notes: Sequence[str]
+    notes: Sequence[Note]
 
     def to_json(self, topics: Collection[str] | None = None) -> dict[str, Any]:
         """Return where the image is from, and the image."""
-        origin = {"path": self.path, "snapshot": self.start, "endOffset": self.end, "notes": list(self.notes)}
+        origin = {"path": self.path, "snapshot": self.start, "endOffset": self.end, "notes": list(map(str, self.notes))}
         return origin | image_json(self.image, topics)
 
 
@@ -98,7 +108,7 @@ def read_quorum(folder: PartitionDirectory, at: int | None = None) -> DescribedC
     A torn last batch ends the log, as for Kafka. Raises LogDirectoryError if records before the log's start are
     missing, or `at` lies before the first record, and CorruptRecordError for other damage, with file and position.
     """
-    notes = list[str]()
+    notes = list[Note]()
     end = None if at is None else at + 1
     fold, begin, start = _begin(folder, end, notes)
     position, has_data = begin, start is not None
@@ -108,7 +118,7 @@ def read_quorum(folder: PartitionDirectory, at: int | None = None) -> DescribedC
     if not has_data and (bootstrap := _bootstrap_of(folder)) is not None:
         return _read_bootstrap(folder.files, bootstrap, folder.path, position)
     if fold.has_open_transaction:
-        notes.append("a transaction is open at the end: its records do not count")
+        notes.append(Note("a transaction is open at the end: its records do not count"))
     return DescribedCluster(folder.path, fold.image(position - 1), start, position, tuple(notes))
 
 
@@ -138,10 +148,10 @@ def _read_bootstrap(files: FileSystem, entry: FileEntry, path: str, end: int) ->
     fold = MetadataFold()
     if not _read_snapshot(files, entry, fold):
         raise CorruptRecordError("bootstrap.checkpoint", expected="a footer", found="none").locate(path=entry.path)
-    return DescribedCluster(path, fold.image(-1), entry.name, end, ("the log has no records yet",))
+    return DescribedCluster(path, fold.image(-1), entry.name, end, (Note("the log has no records yet"),))
 
 
-def read_history(folder: PartitionDirectory, notes: list[str]) -> Iterator[PastEvent]:
+def read_history(folder: PartitionDirectory, notes: list[Note]) -> Iterator[PastEvent]:
     """Yield what happened in a cluster, as far back as its metadata log reaches; `notes` gets what was passed over.
 
     Of a transaction everything happens at its end. What was before the log's start is known by a snapshot only: it did
@@ -154,7 +164,7 @@ def read_history(folder: PartitionDirectory, notes: list[str]) -> Iterator[PastE
 
     fold, begin, start = _begin(folder, None, notes, watch, oldest=True)
     if begin:
-        notes.append(f"the log begins at offset {begin}: what was before is known by {start} alone")
+        notes.append(Note(f"the log begins at offset {begin}: what was before is known by {start} alone"))
     noted.clear()
     for record in _log(folder, begin, None, notes):
         _add(fold, record)
@@ -195,7 +205,7 @@ class ClusterDifference:
 
 
 def _begin(
-    folder: PartitionDirectory, end: int | None, notes: list[str], watch: Watch | None = None, *, oldest: bool = False
+    folder: PartitionDirectory, end: int | None, notes: list[Note], watch: Watch | None = None, *, oldest: bool = False
 ) -> tuple[MetadataFold, int, str | None]:
     """Return the image to continue, the offset from which the log continues it, and the snapshot it was read from.
 
@@ -214,7 +224,7 @@ def _begin(
             break
         if _read_snapshot(folder.files, entry, fold):
             return fold, begin, entry.name
-        notes.append(f"{entry.name}: it has no footer, so it is incomplete: passed over")
+        notes.append(Note(f"{entry.name}: it has no footer, so it is incomplete: passed over", is_damage=True))
     if first:
         raise LogDirectoryError(
             f"{folder.path}: the log begins at offset {first}, and no complete snapshot has what was before"
@@ -245,7 +255,7 @@ def _read_snapshot(files: FileSystem, entry: FileEntry, fold: MetadataFold) -> b
     return has_footer
 
 
-def _log(folder: PartitionDirectory, begin: int, end: int | None, notes: list[str]) -> Iterator[_QuorumRecord]:
+def _log(folder: PartitionDirectory, begin: int, end: int | None, notes: list[Note]) -> Iterator[_QuorumRecord]:
     """Yield the log's records from `begin` on."""
     last = folder.segments[-1] if folder.segments else None
     for segment, following in zip(folder.segments, [*folder.segments[1:], None], strict=True):
@@ -264,7 +274,7 @@ def _log(folder: PartitionDirectory, begin: int, end: int | None, notes: list[st
                 torn.append(error.locate(path=segment.log.path))
         if torn and segment is not last:
             raise torn[0]
-        notes += [f"{error}: the log ends before it, as for Kafka" for error in torn]
+        notes += [Note(f"{error}: the log ends before it, as for Kafka", is_damage=True) for error in torn]
 
 
 def _records(chunk: Chunk, path: str) -> Iterator[_QuorumRecord]:

@@ -182,8 +182,17 @@ def _metadata(
         return None, [Finding(_ERROR, folder.path, "snapshot", "a complete one", str(error), why)]
     except CorruptRecordError as error:
         return None, [_damage(error, f"{NO_START}: take the directory of another node")]
-    findings = [Finding(_WARNING if "ends before" in note or "footer" in note else _NOTE, folder.path, "metadata log",
-                        "one that is read to its end", note, NOTHING) for note in cluster.notes]  # fmt: skip
+    findings = [
+        Finding(
+            _WARNING if note.is_damage else _NOTE,
+            folder.path,
+            "metadata log",
+            "one that is read to its end",
+            note.text,
+            NOTHING,
+        )
+        for note in cluster.notes
+    ]
     if "metadata.version" not in cluster.image.features:
         why = f"{NO_START}: format the directory"
         findings.append(Finding(_ERROR, folder.path, "metadata.version", "a level", "none", why))
