@@ -197,7 +197,7 @@ class Clock(Protocol):
         """Return ms since an arbitrary start. It never jumps: use it for intervals, timeouts and deadlines."""
 
 
-class Moment(NamedTuple):
+class Moment(Struct, frozen=True):
     """One reading of both clocks: store `date_ms`, and count deadlines from `monotonic_ms`."""
 
     date_ms: int

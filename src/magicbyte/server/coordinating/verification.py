@@ -11,6 +11,8 @@ import struct
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard
 
+from msgspec.structs import replace
+
 from magicbyte.engine.errors import AppendRefusedError, ErrorCode, MagicbyteError
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.append.producer_check import OPEN
@@ -106,7 +108,7 @@ async def with_guards(
             continue
         who = _first(new.records)
         guard = new.partition.log.producers.guard(*who, joins=joins)
-        allowed[at] = new._replace(guard=guard)
+        allowed[at] = replace(new, guard=guard)
         if guard is not OPEN:
             waiting[at] = TopicPartition(new.partition.topic, new.partition.index)
     if not waiting:

@@ -40,7 +40,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import (
@@ -101,7 +103,7 @@ _ATTRIBUTES: Final = {
 _LONGEST_HEADER: Final = ATTRIBUTES_AT + 2
 
 
-class NewSet(NamedTuple):
+class NewSet(Struct, frozen=True):
     """A set to append. `rules` None: it is appended unchanged, as by a follower.
 
     `request_version`: of the Produce request; `client`: its sender. None: the broker itself has encoded the records,
@@ -119,7 +121,7 @@ class NewSet(NamedTuple):
     guard: Guard | None = None
 
 
-class Appended(NamedTuple):
+class Appended(Struct, frozen=True):
     """The result of an append: its offsets, -1 for an empty set. Times in ms, -1 if the records' own were kept.
 
     `leader`: the role in which it was appended, which knows when it is replicated.
@@ -131,7 +133,7 @@ class Appended(NamedTuple):
     leader: LeaderPartition
 
 
-class Acknowledgement(NamedTuple):
+class Acknowledgement(Struct, frozen=True):
     """An append that is acknowledged when the in-sync replicas have it, at least `least_in_sync` of them."""
 
     partition: ServedPartition
@@ -292,7 +294,7 @@ class Appends:
 
     def _publish(self, new: NewSet, written: WrittenSet) -> tuple[Appended, asyncio.Future[bool] | None]:
         """Report a written set to its partition; return its offsets, and a future of the sync that it waits for."""
-        records, first, last, spent_ns = written
+        records, first, last = written.records, written.first_offset, written.last_offset
         partition, rules = new.partition, new.rules
         leader, log = partition.leader or partition.led(), partition.log
         if first == NOTHING_STORED:
@@ -309,7 +311,7 @@ class Appends:
         if rules is not None and new.request_version is not None:
             source = Format.ENRICHED if new.dialect is Dialect.ENRICHED else KAFKA_FORMATS[new.records[MAGIC.start]]
             what = (source, rules.format, new.request_version, new.client)
-            _count(self._runtime.metrics.of(partition.topic), what, len(new.records), records, spent_ns)
+            _count(self._runtime.metrics.of(partition.topic), what, len(new.records), records, written.validated_ns)
         return Appended(first, last, records.log_append_time, leader), sync
 
     async def _await_sync(self, partition: ServedPartition, sync: asyncio.Future[bool]) -> None:

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import AppendRefusedError, CorruptRecordError, ErrorCode, NotLeaderError
 from magicbyte.engine.log.live.segment import FileSlice, Segment
@@ -35,7 +37,7 @@ MOST_DAMAGE_TOLD: Final = 100
 """The most log lines about damage in one partition, while it is open."""
 
 
-class _RecentSet(NamedTuple):
+class _RecentSet(Struct, frozen=True):
     """The position of a set, and its size in bytes."""
 
     segment: Segment

@@ -11,7 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from magicbyte.engine.errors import MagicbyteError
 from magicbyte.engine.log.append.prepare import NOTHING_STORED
@@ -37,7 +39,7 @@ OPENED_BYTES: Final = 2 * DEFAULT_MAX_BATCH_BYTES
 _ORDER: Final = attrgetter("topic", "index")
 
 
-class WrittenSet(NamedTuple):
+class WrittenSet(Struct, frozen=True):
     """A set that went through the first three phases, with its offsets in the log: -1 for an empty set.
 
     A duplicate has the offsets of the original, not its own. `validated_ns`: the duration of the first two phases.

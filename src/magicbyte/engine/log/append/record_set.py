@@ -63,7 +63,7 @@ class IndexEntry(NamedTuple):
     time_offset: int
 
 
-class Due(NamedTuple):
+class Due(Struct, frozen=True):
     """The index entries of a set, in order, and the arguments of `RecordSet.due` for the next set."""
 
     entries: Sequence[IndexEntry]

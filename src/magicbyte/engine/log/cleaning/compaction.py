@@ -477,7 +477,7 @@ class Compaction:
                     if self._truncated():
                         report.aborted = True
                         return
-            replaced, time = (group, self.now) if beside_ms is None else ([], self.now._replace(date_ms=beside_ms))
+            replaced, time = (group, self.now) if beside_ms is None else ([], replace(self.now, date_ms=beside_ms))
             output.put_in_place(replaced, sets.transactions, time)
             report.bytes_before += sum(each.size for each in group)
             report.bytes_after += output.size
