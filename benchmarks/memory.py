@@ -1,4 +1,4 @@
-"""Resident memory of `magicbyte serve`, as a wheel installs it, beside Kafka's broker.
+"""Resident memory of `magicbyte serve`, as a wheel installs it, and of Kafka's broker.
 
 A wheel has machine code of the kernels (`tools/images.py`, which needs ld.lld). This makes that of this processor in a
 copy of the package; without it, as in a clone, LLVM is loaded, which takes 48 MB. Bytecode is on disk, as after an
