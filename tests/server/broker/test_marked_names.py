@@ -4,7 +4,6 @@ The schemas mark the fields with such names (`entityType`). A request with one s
 route, with an authorizer that notes what it is asked, and allows everything but what is asked about the cluster.
 """
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -15,12 +14,15 @@ from msgspec import Struct
 
 from magicbyte.engine.cluster.acls import AclOperation, ResourceType
 from magicbyte.engine.protocol import APIS, Message
+from magicbyte.engine.protocol.api_key import ApiKey
+from magicbyte.engine.protocol.messages.fetch import FetchPartition
 from magicbyte.schema import FieldSchema, MessageSchema, load_directory
 from magicbyte.schema.names import attributes
 from magicbyte.server.apis.broker_routes import BROKER_ROUTES
 from magicbyte.server.serving.authorization import AuthorizedCaller
 from magicbyte.server.serving.request import ClientConnection, Request
 from magicbyte.server.settings.served import SERVED
+from server.broker.serving import Running
 
 KINDS = {
     "topicName": ResourceType.TOPIC,
@@ -40,6 +42,9 @@ NOT_ASKED = {
     "AddPartitionsToTxn transactions.transactional_id": BETWEEN_BROKERS,
     "AddPartitionsToTxn transactions.topics.name": BETWEEN_BROKERS,
 }
+
+AS_THEY_ANSWER = {ApiKey.FETCH, ApiKey.DESCRIBE_TOPIC_PARTITIONS}
+"""APIs whose handlers ask about each topic that they look at, so that they need a broker with it."""
 
 
 class Marked(NamedTuple):
@@ -115,18 +120,27 @@ class Noting:
 
 
 @pytest.mark.parametrize("field", list(marked()), ids=str)
-def test_a_marked_name_is_asked_about(field: Marked) -> None:
-    route, authorizer, connection = BROKER_ROUTES.load(field.key), Noting(), MagicMock()
+async def test_a_marked_name_is_asked_about(field: Marked, folder: Path) -> None:
+    route, authorizer = BROKER_ROUTES.load(field.key), Noting()
+    assert route.rights is not None
+    message = _with_name(APIS[field.key].request, field.path)
+    if field.key in AS_THEY_ANSWER:
+        if field.key == ApiKey.FETCH:
+            for topic in message.topics:
+                topic.partitions = [FetchPartition()]
+        async with Running(folder) as broker:
+            await broker.topics.create(NAME)
+            connection = ClientConnection("127.0.0.1", "peer", broker.config.listeners[0])
+            request = Request(message, field.version, None, connection)
+            await route.rights(broker.parts, request, MagicMock(), AuthorizedCaller(authorizer, connection))
+    else:
+        mocked = MagicMock()
 
-    async def handler(_request: Request[Any]) -> Message | None:
-        return APIS[field.key].response()
+        async def handler(_request: Request[Any]) -> Message | None:
+            return APIS[field.key].response()
 
-    async def work() -> None:
-        request = Request(_with_name(APIS[field.key].request, field.path), field.version, None, connection)
-        assert route.rights is not None
-        await route.rights(MagicMock(), request, handler, AuthorizedCaller(authorizer, connection))
-
-    asyncio.run(work())
+        request = Request(message, field.version, None, mocked)
+        await route.rights(MagicMock(), request, handler, AuthorizedCaller(authorizer, mocked))
     is_asked = (field.kind, NAME) in authorizer.asked
     is_of_brokers = route.of_brokers and (ResourceType.CLUSTER, "kafka-cluster") in authorizer.asked
     assert is_asked or is_of_brokers or str(field) in NOT_ASKED, sorted(authorizer.asked)
