@@ -319,7 +319,7 @@ async def test_a_follower_that_is_removed_while_its_fetch_is_read_is_refused_as_
 
 
 async def test_with_group_commit_records_are_durable_before_they_are_acknowledged_by_a_fetch(folder: Path) -> None:
-    async with replicated(folder, 2, log_flush_policy="group-commit") as (members, client):
+    async with replicated(folder, 2, log_flush_policy="group-commit", **PATIENT_LEADERS) as (members, client):
         _, partition = await followed(members)
         for _ in range(3):
             await send(client, "t", 0, records(1))

@@ -211,8 +211,13 @@ class ServedPartition:
     def advance_leader(self, end_offset: int, monotonic_ms: int) -> None:
         """Record that the leader's log has its configured durability up to `end_offset`, for the high watermark."""
         leader = self.leader
-        if leader is not None and leader.appended(end_offset, monotonic_ms):
+        if leader is None:
+            return
+        if leader.appended(end_offset, monotonic_ms):
             self.advance(leader.high_watermark)
+        if self.log.config.group_commit:  # followers get durable records only: see `publish`
+            for event in self.waiting_followers:
+                event.set()
 
     def advance(self, offset: int) -> None:
         """Advance the high watermark to `offset`, and wake waiting fetches."""
