@@ -38,7 +38,7 @@ log = logger(__name__)
 FIRST_ASKED: Final = (ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.PRODUCE, ApiKey.FETCH)
 FEW_ELEMENTS: Final = 2_000
 """Elements of a message that is parsed on the event loop, within some 3 ms; nearly all messages have fewer."""
-LARGE_BODY: Final = 1 << 20  # bytes, after which memory is returned to the system
+LARGE_BODY: Final = 64 << 10  # bytes, after which memory is returned to the system
 ELEMENT_BYTES: Final = 512
 """Memory counted for each element of a larger message: its object, and that in the response."""
 
