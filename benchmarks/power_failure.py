@@ -1,4 +1,6 @@
-"""Three of our brokers, processes on disks that lose at a power failure what was not synced: what is lost of a million?
+"""Three of our brokers lose power together: how many of a million records are lost?
+
+They are processes on disks that forget at a power failure all bytes that were not synced.
 
 - group commit, kafka: records of 100 bytes with `acks=all` to three partitions with three replicas,
   `min.insync.replicas=2`, with `log.flush.policy=group-commit` and with Kafka's default. Four times while they are sent

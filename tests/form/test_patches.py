@@ -23,8 +23,7 @@ KEPT: dict[str, dict[str, str]] = {
     "simulation/test_group_histories.py": {"_fetched_partition": PLANTED, "_transactional_refusal": PLANTED},
     "simulation/test_migration_histories.py": {"_newest": PLANTED},
     "simulation/test_planted_bugs.py": {"_end_of": PLANTED, "_head_size": PLANTED, "_lower": PLANTED},
-    "simulation/test_power_bugs.py": {"_is_durable": PLANTED},
-    "simulation/test_scrub_histories.py": {"_end_before": PLANTED},
+    "simulation/test_power_bugs.py": {"_end_before": PLANTED, "_is_durable": PLANTED},
     "simulation/test_transaction_bugs.py": {"_fence": PLANTED, "_load": PLANTED, "_of": PLANTED, "_outcomes": PLANTED},
     "test_extras.py": {"_loaded": LOADED},
 }

@@ -90,7 +90,7 @@ def answer(content: bytes, broker_id: int = 2, high_watermark: int = 10, log_sta
     return ReplicaBytes(broker_id, high_watermark, log_start_offset, content)
 
 
-def test_the_bytes_of_most_replicas_are_taken_and_what_comes_after_them_is_not() -> None:
+def test_the_bytes_of_most_replicas_are_taken_and_bytes_after_them_are_not() -> None:
     log, damaged, content = damaged_log()
     answers = [answer(content + b"the next batch"), answer(content, 3)]
     assert agreed(log, damaged, answers, 3).content == content
@@ -195,7 +195,7 @@ def test_a_crash_within_a_repair_leaves_the_damaged_log_or_the_repaired_one() ->
     assert outcomes == {True, False}
 
 
-def test_with_group_commit_recovery_does_not_cut_what_was_committed() -> None:
+def test_with_group_commit_recovery_does_not_cut_committed_records() -> None:
 
     disk = SimulatedDisk()
     settings = {**SMALL, "log_flush_policy": "group-commit"}

@@ -68,7 +68,7 @@ class Agreement(NamedTuple):
     why: str = ""
 
 
-class _Piece(NamedTuple):
+class _SoundPiece(NamedTuple):
     """Sound bytes: `row` is the number of their row in the walk."""
 
     row: int
@@ -136,7 +136,7 @@ class SegmentScrub:
         self._high_watermark = high_watermark
         epochs = list(log.epochs.entries) if log.config.rules.has_producers else []
         file = _Beginning(segment.log.opened(), segment.size)
-        self._walked = _Walked(file, log.config.dialect, epochs, self._base, self._base + MAX_RELATIVE)
+        self._walked = _SoundWalk(file, log.config.dialect, epochs, self._base, self._base + MAX_RELATIVE)
         self.found: list[DamagedRange] = []
 
     def run(self) -> Iterator[int]:
@@ -146,14 +146,14 @@ class SegmentScrub:
         self.found = [each for each in found if each.end_offset <= self._high_watermark]
 
 
-class _Walked:
+class _SoundWalk:
     """The sound pieces of a file."""
 
     def __init__(
         self, file: ReadableFile, dialect: Dialect, epochs: Sequence[LeaderEpoch], low: int, high: int
     ) -> None:
         self._file, self._dialect, self._epochs, self._limits = file, dialect, epochs, Limits(low, high)
-        self._pieces: list[_Piece] = []
+        self._pieces: list[_SoundPiece] = []
         self._errors: dict[int, CorruptRecordError] = {}
 
     def run(self) -> Iterator[int]:
@@ -179,11 +179,11 @@ class _Walked:
         if piece.position < position:
             self._pieces.append(piece._replace(end=position, last=last))
 
-    def _of_their_epochs(self, row: Sound) -> Iterator[_Piece]:
+    def _of_their_epochs(self, row: Sound) -> Iterator[_SoundPiece]:
         """Yield the parts of a row whose batches have the leader epochs of the log."""
         import numpy as np
 
-        piece = _Piece(row.row, row.position, row.end, row.first, row.last)
+        piece = _SoundPiece(row.row, row.position, row.end, row.first, row.last)
         table = scan(row.view, dialect=self._dialect)
         wrong = np.empty(0, np.int64) if not self._epochs else _of_other_epochs(table, self._epochs)
         at = 0
@@ -266,7 +266,7 @@ def _why_not(log: PartitionLog, damaged: DamagedRange, answer: ReplicaBytes) -> 
         return "has other batches there"
     epochs = log.epochs.entries if log.config.rules.has_producers else []
     file = _Bytes(f"broker {answer.broker_id}", content)
-    walked = _Walked(file, log.config.dialect, epochs, damaged.first_offset, damaged.end_offset - 1)
+    walked = _SoundWalk(file, log.config.dialect, epochs, damaged.first_offset, damaged.end_offset - 1)
     for _ in walked.run():
         pass
     if walked.damaged(damaged.first_offset, damaged.end_offset):
