@@ -162,7 +162,7 @@ def test_what_tells_nothing_is_not_known_and_says_what_to_give(tmp_path: Path) -
         assert done.exit_code == 2
         assert f"NOT KNOWN evidence {path}\n  {what}" in done.stdout
         assert "-> give --request-log, --capture or --metrics" in done.stdout
-        assert "Kafka 4.3: not known: 0 would break" in done.stdout
+        assert "Kafka 4.4: not known: 0 would break" in done.stdout
 
 
 def test_one_source_that_tells_nothing_is_not_hidden_by_another(tmp_path: Path) -> None:

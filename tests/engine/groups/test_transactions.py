@@ -123,12 +123,16 @@ def test_62_63_a_consumer_that_says_who_it_is_has_to_be_a_member_of_the_generati
     generation, (member, _) = world.stable()
 
     def commit(member_id: str, of: int, instance: str | None = None) -> int:
-        return code(world.commit_in_transaction(1, generation_id=of, member_id=member_id, group_instance_id=instance))
+        return code(
+            world.commit_in_transaction(
+                1, generation_id_or_member_epoch=of, member_id=member_id, group_instance_id=instance
+            )
+        )
 
     assert commit("", -1) == commit(member, generation) == ErrorCode.NONE
     assert commit(member, generation + 1) == ErrorCode.ILLEGAL_GENERATION
     assert commit("m", generation) == commit("", generation) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert code(world.commit_in_transaction(1, group="new", generation_id=5, member_id="m")) == 25
+    assert code(world.commit_in_transaction(1, group="new", generation_id_or_member_epoch=5, member_id="m")) == 25
     world.join(version=3)
     assert commit(member, generation) == ErrorCode.NONE
 

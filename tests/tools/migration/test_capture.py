@@ -290,7 +290,7 @@ def test_check_names_the_old_clients_of_a_capture(tmp_path: Path) -> None:
     result = run("migrate", "check", "--to", "4", "--capture", path)
     assert result.exit_code == 1, result.stderr
     assert f"BREAKS client app ({ADDRESS})" in result.stdout
-    assert "sends Fetch v2, 1 request, last 2023-11-14 22:13; Kafka 4.3 accepts v4 and later" in result.stdout
+    assert "sends Fetch v2, 1 request, last 2023-11-14 22:13; Kafka 4.4 accepts v4 and later" in result.stdout
     path.write_bytes(b"no capture")
     result = run("migrate", "check", "--to", "4", "--capture", path)
     assert (result.exit_code, result.stdout) == (2, "")
