@@ -70,7 +70,7 @@ async def _ended(
 
 
 async def _settled(world: World, broker: SimulatedBroker) -> dict[TopicPartition, list[str]]:
-    """Start on what is left, and wait for the end of all transactions; return the committed values."""
+    """Start on the remaining files, and wait for the end of all transactions; return the committed values."""
     await broker.start()
     until = world.virtual_s + SETTLED_S
     found = dict[TopicPartition, list[str]]()
