@@ -36,13 +36,14 @@ def in_order(
 
     A thread pauses an item when its results reach HELD_BYTES, measured by `size`; the rest is computed on demand, so
     that no item, whatever it decompresses to, fills the memory. Damage in the items or in the work on one of them is
-    raised after all results before it.
+    raised after all results before it. An iterator that is dropped or closed does not wait for items in progress.
     """
     if threads < 2:
         for item in items:
             yield from work(item)
         return
-    with ThreadPoolExecutor(threads, "magicbyte-decode") as pool:
+    pool, is_dropped = ThreadPoolExecutor(threads, "magicbyte-decode"), False
+    try:
         pending: deque[Future[_ItemResults[R]]] = deque()
         damage: CorruptRecordError | None = None
         try:
@@ -56,6 +57,13 @@ def in_order(
             yield from _delivered(pending)
         if damage is not None:
             raise damage
+    except GeneratorExit:
+        is_dropped = True
+        raise
+    finally:
+        # A garbage collection may drop this iterator, in any thread: even in one that is being started, and has a lock
+        # that the end of other threads needs. So nobody is waited for then.
+        pool.shutdown(wait=not is_dropped, cancel_futures=is_dropped)
 
 
 class _ItemResults(NamedTuple, Generic[R]):
