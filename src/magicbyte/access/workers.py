@@ -29,6 +29,23 @@ def requests_at_once() -> Iterator[Many]:
         yield pool.map
 
 
+@contextlib.contextmanager
+def worker_threads(count: int, name: str) -> Iterator[ThreadPoolExecutor]:
+    """Yield so many threads for an iterator. They are waited for at its end, but not if it is dropped or closed.
+
+    A garbage collection may drop it, in any thread: even in one that is being started, and has a lock that the end of
+    other threads needs. Then pending work is cancelled, and work in progress ends by itself.
+    """
+    pool, is_dropped = ThreadPoolExecutor(count, name), False
+    try:
+        yield pool
+    except GeneratorExit:
+        is_dropped = True
+        raise
+    finally:
+        pool.shutdown(wait=not is_dropped, cancel_futures=is_dropped)
+
+
 def in_order(
     items: Iterator[T], work: Callable[[T], Iterator[R]], threads: int, *, size: Callable[[R], int] = lambda _: 1
 ) -> Iterator[R]:
@@ -42,8 +59,7 @@ def in_order(
         for item in items:
             yield from work(item)
         return
-    pool, is_dropped = ThreadPoolExecutor(threads, "magicbyte-decode"), False
-    try:
+    with worker_threads(threads, "magicbyte-decode") as pool:
         pending: deque[Future[_ItemResults[R]]] = deque()
         damage: CorruptRecordError | None = None
         try:
@@ -57,13 +73,6 @@ def in_order(
             yield from _delivered(pending)
         if damage is not None:
             raise damage
-    except GeneratorExit:
-        is_dropped = True
-        raise
-    finally:
-        # A garbage collection may drop this iterator, in any thread: even in one that is being started, and has a lock
-        # that the end of other threads needs. So nobody is waited for then.
-        pool.shutdown(wait=not is_dropped, cancel_futures=is_dropped)
 
 
 class _ItemResults(NamedTuple, Generic[R]):

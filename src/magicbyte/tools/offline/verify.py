@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from magicbyte.access.workers import worker_threads
 from magicbyte.engine.codecs import Codec, Lz4Header, lz4_header_checksum
 from magicbyte.engine.codecs.lz4 import HEADER as LZ4_HEADER
 from magicbyte.engine.compiled import kernel
@@ -116,7 +117,7 @@ def verify(
     kernel.expect(sum(each.size for each in chosen))
     known, ends = CheckpointedOffsets(), dict[str, int]()
     buffers = Buffers(kept=max(threads, _WAITING) + _WALKED)
-    with ThreadPoolExecutor(threads, "magicbyte-verify") as pool:
+    with worker_threads(threads, "magicbyte-verify") as pool:
         for partition in chosen:
             work = PartitionCheck(
                 partition, depth, dialect or partition.dialect, limit, pool, threads=threads, buffers=buffers,

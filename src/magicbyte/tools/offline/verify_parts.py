@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
+from magicbyte.access.workers import worker_threads
 from magicbyte.engine.compiled import kernel
 from magicbyte.engine.log.files.directory import log_directories
 from magicbyte.tools.offline.findings import Depth, Finding, Severity
@@ -66,7 +67,7 @@ def _beside(
     partition: PartitionDirectory, depth: Depth, limit: int, parts: Sequence[CheckedSegments]
 ) -> Iterator[Finding]:
     """Yield the findings for the files beside the segments."""
-    with ThreadPoolExecutor(1, "magicbyte-verify") as pool:
+    with worker_threads(1, "magicbyte-verify") as pool:
         check = PartitionCheck(partition, depth, partition.dialect, limit, pool)
         for part in parts:
             check.follow(part.end_offset, part.epochs, ends_with_batch=part.ends_with_batch)
