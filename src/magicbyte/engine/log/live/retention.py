@@ -56,6 +56,8 @@ class Retention(Struct, frozen=True):
         """Return the deletions for a log of these segments, and its new log start offset."""
         removed = self.due(segments)
         start = max(self.log_start_offset, removed[-1].end_offset if removed else 0)
+        if len(removed) < len(segments):  # it may begin after a gap that an earlier deletion left
+            start = max(start, min(segments[len(removed)].base_offset, self.high_watermark))
         if len(removed) < len(segments) and (head := self.head(segments[len(removed)])) is not None:
             removed.append(head)
             start = max(start, min(head.end_offset, self.high_watermark))  # a gap may follow the head
