@@ -34,7 +34,7 @@ from simulation.plants import faults_of_plants
 from simulation.transaction_histories import TransactionHistory
 
 Patch = pytest.MonkeyPatch
-MOST_SEEDS = 20
+MOST_SEEDS = 60
 PLANTED: dict[str, tuple[int, bool, Callable[[Patch], None]]] = {}
 """By name: the first seed that finds it, whether leaders verify transactions then, and how it is planted."""
 
