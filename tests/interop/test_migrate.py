@@ -235,6 +235,10 @@ async def is_refused(host: str, port: int, frame: bytes) -> bool:
         writer.close()
 
 
+NEGOTIATED = {("ApiVersions", 5)}
+"""Of Kafka 4.4: an older broker answers UNSUPPORTED_VERSION, and the client asks with the version of that answer."""
+
+
 def test_check_names_exactly_the_recorded_requests_that_a_real_broker_refuses(tmp_path: Path) -> None:
     recorded = recorded_requests()
     assert len(recorded) > 120
@@ -251,5 +255,5 @@ def test_check_names_exactly_the_recorded_requests_that_a_real_broker_refuses(tm
         if check(facts, Release.of(RELEASE)).breaks:
             predicted.add((name, version))
     with jvm.broker(RELEASE, tmp_path / "broker") as state:
-        assert asyncio.run(refused(state["bootstrap"])) == predicted
+        assert asyncio.run(refused(state["bootstrap"])) == predicted | NEGOTIATED
     assert {("Produce", 2), ("Fetch", 3)} < predicted
