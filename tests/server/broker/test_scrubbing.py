@@ -11,6 +11,7 @@ import pytest
 from magicbyte.access.client.produce import send
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.server.broker.broker import Broker
+from magicbyte.server.partitions import scrubbing
 from server.broker.builders import records
 from server.broker.clusters import Members, replicated, until, values
 
@@ -77,6 +78,22 @@ async def test_damage_on_which_no_majority_agrees_is_reported_and_left(
         assert not (Path(one.logs.path) / "quarantine").exists()
         assert f"damaged batches in {log_file(one)}, positions 0 to" in caplog.text
         assert "at most 1 of 3 replicas have the same sound bytes" in caplog.text
+
+
+async def test_a_range_that_is_too_large_for_memory_is_reported_and_left(
+    folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scrubbing, "MOST_REPLACED_BYTES", 100)
+    async with replicated(folder, 3, **SCRUBBED) as (members, client):
+        await send(client, "t", 0, records(4))
+        await filled(members)
+        broker = members.leader("t")
+        before = log_file(broker).read_bytes()
+        assert len(before) > 100
+        flip(broker, 70)
+        await until(lambda: broker.metrics.scrub_unrepaired == 1)
+        assert log_file(broker).read_bytes() != before
+        assert f"expected a range of up to 100 bytes, found {len(before)}" in caplog.text
 
 
 async def test_two_replicas_are_no_majority_for_the_bytes_of_one(folder: Path) -> None:

@@ -233,8 +233,7 @@ async def _partition(broker: BrokerParts, request: Request[ProduceRequest], topi
     if request.message.acks not in _ACKS:
         raise AppendRefusedError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {request.message.acks}: expected -1, 0 or 1")
     partition = await broker.replicas.opened(topic, index)
-    if partition.leader is None:
-        partition.led()  # which raises
+    partition.led()
     broker.runtime.metrics.of(topic).produce_requests += 1
     if broker.topics.known(topic).is_internal and request.client_id != _ADMIN_CLIENT:
         raise AppendRefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
@@ -256,8 +255,7 @@ def _new_set(
     produced: PartitionProduceData,
 ) -> NewSet:
     config = broker.topics.known(partition.topic).config
-    wanted = config.min_insync_replicas
-    if request.message.acks == _ALL and wanted > 1:  # the only replica, the leader, is always in sync
+    if request.message.acks == _ALL and (wanted := config.min_insync_replicas) > 1:  # the leader itself is always
         partition.check_in_sync(wanted)
     enriched = request.connection.enriched and partition.log.config.dialect is Dialect.ENRICHED
     dialect = Dialect.ENRICHED if enriched else Dialect.KAFKA

@@ -271,8 +271,7 @@ class Appends:
         """Return phases 1 to 3 of a set as work for a thread, or the reason why it cannot be stored."""
         partition, rules = new.partition, new.rules
         try:
-            if partition.leader is None:
-                partition.led()  # which raises
+            partition.led()
             self._replicas.check_is_there(partition)
         except (UnknownTopicError, NotLeaderError) as error:
             return error
@@ -296,7 +295,7 @@ class Appends:
         """Report a written set to its partition; return its offsets, and a future of the sync that it waits for."""
         records, first, last = written.records, written.first_offset, written.last_offset
         partition, rules = new.partition, new.rules
-        leader, log = partition.leader or partition.led(), partition.log
+        leader, log = partition.led(), partition.log
         if first == NOTHING_STORED:
             return Appended(NOTHING_STORED, NOTHING_STORED, NO_TIMESTAMP, leader), None
         sync = None

@@ -92,18 +92,12 @@ class ServedPartition:
 
     def publish(self, first_offset: int, size: int, magic: int) -> None:
         """Record the last written set, of `size` bytes, with no entry newer than `magic`; wake waiting followers."""
-        log, recent = self.log, self._recent
-        active, generation = log.segments[-1], log.generation
-        end = active.size
-        position = end - size
-        last, (known_in, known_end, newest) = self._newest_written
-        if last is active and known_in == generation and position <= known_end:  # usual
-            self._newest_written = active, (generation, max(known_end, end), max(newest, magic))
-        else:
-            self.saw(active, position, end, magic)
-        if len(recent) >= self.RECENT:
-            del recent[next(iter(recent))]
-        recent[first_offset] = _RecentSet(active, generation, position, size)
+        active = self.log.active
+        position = active.size - size
+        self.saw(active, position, active.size, magic)
+        if len(self._recent) >= self.RECENT:
+            del self._recent[next(iter(self._recent))]
+        self._recent[first_offset] = _RecentSet(active, self.log.generation, position, size)
         if not self.log.config.group_commit:  # else after the sync
             for event in self.waiting_followers:
                 event.set()
@@ -191,7 +185,7 @@ class ServedPartition:
 
         Raises NotLeaderError, and AppendRefusedError while fewer are in sync.
         """
-        leader = self.leader or self.led()
+        leader = self.led()
         if not leader.followers:
             return 1  # the leader itself, which is always in sync
         _check_in_sync(leader, wanted)

@@ -24,7 +24,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import LogDirectoryOfflineError, MagicbyteError, code_of
-from magicbyte.engine.log.cleaning.scrub import DamagedRange, ReplicaBytes, SegmentScrub, agreed, copy_with
+from magicbyte.engine.log.cleaning.scrub import (
+    Agreement,
+    DamagedRange,
+    ReplicaBytes,
+    SegmentScrub,
+    agreed,
+    copy_with,
+)
 from magicbyte.engine.log.files.directory import LOG
 from magicbyte.engine.log.files.names import QUARANTINE
 from magicbyte.engine.log.live.loading import quarantine_bytes
@@ -47,6 +54,8 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 _STEP_BYTES: Final = 4 << 20
+MOST_REPLACED_BYTES: Final = 64 << 20
+"""The largest damaged range that is repaired, and the most of a segment in one pass: all of it is in memory."""
 _CONSUMER, _NO_SESSION = -1, -1
 
 
@@ -95,13 +104,17 @@ class Scrubbing:
             return 0
         check = await self._runtime.reading.run(SegmentScrub, partition.log, segment, high_watermark)
         self._runtime.metrics.scrubbed_bytes += await self._at_rate(check.run())
-        contents, left = list[tuple[DamagedRange, bytes]](), 0
+        contents, left, held = list[tuple[DamagedRange, bytes]](), 0, 0
         for damaged in check.found:
+            if contents and held + damaged.size > MOST_REPLACED_BYTES:  # repaired by the next pass
+                left += 1
+                continue
             content = await self._replacement(partition, segment, damaged)
             if content is None:
                 left += 1
             elif content != await self._runtime.reading.run(segment.log.read_at, damaged.position, damaged.size):
                 contents.append((damaged, content))
+                held += len(content)
         if contents:
             await self._repair(partition, segment, contents)
         return left
@@ -121,10 +134,14 @@ class Scrubbing:
         key = TopicPartition(partition.topic, partition.index)
         assigned = self._peers.store.image.partition(key)
         replicas = () if assigned is None else assigned.replicas
-        others = [each for each in replicas if each != self._runtime.node_id]
-        found = await asyncio.gather(*(self._ask(partition, each, damaged) for each in others))
-        answers = [each for each in found if isinstance(each, ReplicaBytes)]
-        agreement = await self._runtime.reading.run(agreed, partition.log, damaged, answers, len(replicas))
+        found = list[ReplicaBytes | str]()
+        if damaged.size > MOST_REPLACED_BYTES:
+            agreement = Agreement(None, f"expected a range of up to {MOST_REPLACED_BYTES} bytes, found {damaged.size}")
+        else:
+            others = [each for each in replicas if each != self._runtime.node_id]
+            found += await asyncio.gather(*(self._ask(partition, each, damaged) for each in others))
+            answers = [each for each in found if isinstance(each, ReplicaBytes)]
+            agreement = await self._runtime.reading.run(agreed, partition.log, damaged, answers, len(replicas))
         if agreement.content is None:
             failures = [each for each in found if isinstance(each, str)]
             log.error(
@@ -140,7 +157,7 @@ class Scrubbing:
         if link is None:
             timeout_ms = self._runtime.config.replica_socket_timeout_ms
             link = self._links[broker_id] = PeerLink(self._runtime, self._peers, broker_id, timeout_ms=timeout_ms)
-        records, offset = b"", damaged.first_offset
+        records, offset = bytearray(), damaged.first_offset
         while True:
             request = _request(partition, offset, damaged.size - len(records))
             try:
@@ -156,9 +173,9 @@ class Scrubbing:
             found = b"" if data.records is None else data.records
             assert isinstance(found, memoryview | bytes), "records are a view into the frame"
             table = scan(memoryview(found))
-            records += bytes(table.buffer[: table.end])
+            records += table.buffer[: table.end]
             if not len(table) or len(records) >= damaged.size or table.damage is not None:
-                return ReplicaBytes(broker_id, data.high_watermark, data.log_start_offset, records)
+                return ReplicaBytes(broker_id, data.high_watermark, data.log_start_offset, bytes(records))
             offset = int(last_offsets(table)[-1]) + 1
 
     # ---- repair

@@ -28,8 +28,7 @@ class Turns:
 
     async def take(self, steps: int) -> None:
         """Count steps, and yield to the loop if a slice is complete."""
-        self.steps += steps
-        if self.steps >= self.next:
+        if self.is_due(steps):
             await self.give()
 
     def is_due(self, steps: int) -> bool:

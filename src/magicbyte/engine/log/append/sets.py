@@ -77,7 +77,7 @@ class ProducedPart(Struct):
     is_control: bool = False
 
 
-class ProducedSet(NamedTuple):
+class ProducedSet(Struct, frozen=True):
     """The parts of a set, in order, of one dialect. `decompressed` counts the decompressions.
 
     `codec` is the last one other than NONE. `is_control`: some of it is the broker's own.

@@ -174,9 +174,9 @@ def _pread_into(descriptor: int, buffer: memoryview, position: int) -> int:
     return len(content)
 
 
-def _pwrite(descriptor: int, pieces: Sequence[Buffer], position: int) -> int:
+def _pwritev(descriptor: int, pieces: Sequence[Buffer], position: int) -> int:
     """Write the first of `pieces`, or as many as one system call takes; return the bytes written."""
-    if len(pieces) == 1 or not hasattr(os, "pwritev"):
+    if not hasattr(os, "pwritev"):
         return os.pwrite(descriptor, pieces[0], position)
     return os.pwritev(descriptor, pieces[:_PIECES_AT_ONCE], position)
 
@@ -202,14 +202,13 @@ class LocalWritableFile(LocalFile):
         """Write `pieces` without gaps from `position` on."""
         try:
             left: Sequence[Buffer] = pieces
-            if len(pieces) == 1:
-                written = os.pwrite(self._descriptor, pieces[0], position)
-                position += written
-                left = () if written == len(pieces[0]) else _after(pieces, written)
             while left:
-                written = _pwrite(self._descriptor, left, position)
+                if len(left) == 1:
+                    written = os.pwrite(self._descriptor, left[0], position)
+                else:
+                    written = _pwritev(self._descriptor, left, position)
                 position += written
-                left = _after(left, written)
+                left = () if len(left) == 1 and written == len(left[0]) else _after(left, written)
         except OSError as error:  # for a full disk the system does not name the file
             raise OSError(error.errno, error.strerror, self.path) from error
         self.size = max(self.size, position)

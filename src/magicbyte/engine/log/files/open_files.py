@@ -116,11 +116,8 @@ class OpenFile:
     def write_at(self, position: int, *pieces: Buffer) -> None:
         """Write all of `pieces`, one after the other, from `position` on."""
         was, self._is_pinned = self._is_pinned, True
-        self.used = next(self._files.ticks)
         try:
-            file = self._files.open_now(self)
-            if file is None:
-                file = self._files.open_again(self)
+            file = self.opened()
             try:
                 file.write_at(position, *pieces)
                 self.size = file.size
