@@ -1,4 +1,4 @@
-"""Work of several threads whose results nobody wants any more."""
+"""Work of several threads whose results are dropped."""
 
 import threading
 from collections.abc import Iterator

@@ -131,25 +131,27 @@ class Scrubbing:
 
     async def _replacement(self, partition: ServedPartition, segment: Segment, damaged: DamagedRange) -> bytes | None:
         """Return the bytes that most replicas have in a range, None if they do not agree, which is logged."""
-        key = TopicPartition(partition.topic, partition.index)
-        assigned = self._peers.store.image.partition(key)
-        replicas = () if assigned is None else assigned.replicas
-        found = list[ReplicaBytes | str]()
-        if damaged.size > MOST_REPLACED_BYTES:
-            agreement = Agreement(None, f"expected a range of up to {MOST_REPLACED_BYTES} bytes, found {damaged.size}")
-        else:
-            others = [each for each in replicas if each != self._runtime.node_id]
-            found += await asyncio.gather(*(self._ask(partition, each, damaged) for each in others))
-            answers = [each for each in found if isinstance(each, ReplicaBytes)]
-            agreement = await self._runtime.reading.run(agreed, partition.log, damaged, answers, len(replicas))
+        agreement = await self._agreement(partition, damaged)
         if agreement.content is None:
-            failures = [each for each in found if isinstance(each, str)]
             log.error(
                 "%s: damaged batches in %s, positions %d to %d, offsets %d to %d: %s; not repaired: %s",
                 partition, segment.path(LOG), damaged.position, damaged.end, damaged.first_offset,
-                damaged.end_offset - 1, damaged.error, "; ".join([*failures, agreement.why]),
+                damaged.end_offset - 1, damaged.error, agreement.why,
             )  # fmt: skip
         return agreement.content
+
+    async def _agreement(self, partition: ServedPartition, damaged: DamagedRange) -> Agreement:
+        """Return on which bytes of a range most replicas agree."""
+        if damaged.size > MOST_REPLACED_BYTES:
+            return Agreement(None, f"expected a range of up to {MOST_REPLACED_BYTES} bytes, found {damaged.size}")
+        assigned = self._peers.store.image.partition(TopicPartition(partition.topic, partition.index))
+        replicas = () if assigned is None else assigned.replicas
+        others = [each for each in replicas if each != self._runtime.node_id]
+        found = await asyncio.gather(*(self._ask(partition, each, damaged) for each in others))
+        answers = [each for each in found if isinstance(each, ReplicaBytes)]
+        agreement = await self._runtime.reading.run(agreed, partition.log, damaged, answers, len(replicas))
+        failures = [each for each in found if isinstance(each, str)]
+        return agreement._replace(why="; ".join([*failures, agreement.why]))
 
     async def _ask(self, partition: ServedPartition, broker_id: int, damaged: DamagedRange) -> ReplicaBytes | str:
         """Return the bytes of a range in another replica, or why there are none."""
