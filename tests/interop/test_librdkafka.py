@@ -40,6 +40,9 @@ LEFT_OUT = {
     "0081": "it creates topics within 6.5 s, and asks for SCRAM users, which a broker with --as-version does not offer",
 }
 
+WITHIN_A_MILLISECOND = "Expected ERR__STATE error, not _TIMED_OUT"
+"""0103 gives a thread of the client 1 ms for an answer without any broker: on a busy machine it is run once more."""
+
 
 @pytest.fixture(scope="module")
 def runner() -> Path:
@@ -76,7 +79,12 @@ def summary_of(runner: Path, folder: Path, bootstrap: str, *options: str, second
 @pytest.mark.parametrize("number", [pytest.param("0098", marks=pytest.mark.campaign), "0103"])
 def test_a_test_of_transactions_passes(runner: Path, number: str, tmp_path: Path) -> None:
     with running("three", tmp_path) as brokers:
-        verdicts = summary_of(runner, tmp_path, brokers.bootstrap, "-p1", seconds=SECONDS, TESTS=number)
+        try:
+            verdicts = summary_of(runner, tmp_path, brokers.bootstrap, "-p1", seconds=SECONDS, TESTS=number)
+        except AssertionError as failure:
+            if WITHIN_A_MILLISECOND not in str(failure):
+                raise
+            verdicts = summary_of(runner, tmp_path, brokers.bootstrap, "-p1", seconds=SECONDS, TESTS=number)
     assert set(verdicts.values()) == {"PASSED"}, verdicts
 
 

@@ -89,11 +89,11 @@ def test_a_java_producer_goes_by_the_protocol_of_the_release_and_carries_over_ex
             if each.api_key != 24 or each.version < 4  # what leaders ask coordinators
         }
     if release == RELEASE:
-        assert {(0, 12), (26, 5), (28, 5)} <= asked
+        assert {(0, 13), (26, 5), (28, 5)} <= asked
         assert not {key for key, _ in asked} & {24, 25}, "partitions join by their records"
     else:
         assert {(0, 11), (24, 3), (25, 4), (26, 4), (28, 4)} <= asked
-        assert not asked & {(0, 12), (26, 5), (28, 5)}
+        assert not asked & {(0, 12), (0, 13), (26, 5), (28, 5)}
 
 
 class Script:
