@@ -164,6 +164,21 @@ class Release(Struct, frozen=True):
         return 2 if self.number >= (4, 0) else 0
 
     @property
+    def group_version(self) -> int:
+        """The level of the feature `group.version` that a new cluster has: 1 is the consumer protocol (KIP-848)."""
+        return 1 if self.number >= (4, 0) else 0
+
+    @property
+    def keeps_assignment_epochs(self) -> bool:
+        """Whether records of consumer groups hold the epochs of partitions, and assignments are an interval apart."""
+        return self.number >= (4, 3)
+
+    @property
+    def closes_empty_groups(self) -> bool:
+        """Whether the assignment of a consumer group that becomes empty reaches its last epoch."""
+        return self.number >= (4, 4)
+
+    @property
     def verifies_partitions(self) -> bool:
         """Whether a partition leader asks the coordinator about a transaction before it appends the first records of
         one.
@@ -456,6 +471,8 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     61: {"2.8": 0},
     65: {"3.0": 0},
     66: {"3.0": 0, "3.8": 1, "4.1": 2},
+    68: {"4.0": 0, "4.1": 1},
+    69: {"4.0": 0, "4.1": 1},
     74: {"4.0": 0, "4.1": 1},
     75: {"4.0": 0},
 }  # fmt: skip

@@ -13,6 +13,7 @@ from magicbyte.engine.coordination.effects import Store
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.effects import AfterStore, AssignMembers, Effect
+from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.engine.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -39,7 +40,7 @@ def history(seed: int, world: World) -> list[Effect]:
     for _ in range(STEPS):
         group, instance = draw.choice("gh"), draw.choice((None, "i"))
         world.holds, world.append_code = draw.random() < 0.3, draw.choice(CODES)
-        match draw.randrange(12):
+        match draw.randrange(13):
             case 0 | 1:
                 joins.append((group, instance, world.join(version=draw.choice((3, 9)), group=group, instance=instance)))
             case 2 | 3 | 4 | 5 if joins:
@@ -60,6 +61,16 @@ def history(seed: int, world: World) -> list[Effect]:
                 world.ask(OffsetDeleteRequest(group_id=group, topics=topics))
             case 9:
                 world.commit_in_transaction(draw.randrange(100), group=group)
+            case 11:
+                heartbeat = ConsumerGroupHeartbeatRequest(
+                    group_id=draw.choice("ghk"),
+                    member_id=draw.choice("mn"),
+                    member_epoch=draw.choice((0, 0, -1)),
+                    rebalance_timeout_ms=1_000,
+                    subscribed_topic_names=["t"],
+                    topic_partitions=[],
+                )
+                world.ask(heartbeat)
             case 10:
                 world.end(group=group, commits=draw.random() < 0.5)
             case _:

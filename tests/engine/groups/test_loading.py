@@ -139,7 +139,7 @@ def test_offsets_of_an_open_transaction_are_unstable() -> None:
 
 
 def test_records_of_unknown_types_are_counted() -> None:
-    found = loaded(batch(0, [(b"\0\x63what", b"x"), offset(1), (b"\0\3\0\1g", b"\0\0\0\0\0\1\0")]))
+    found = loaded(batch(0, [(b"\0\x63what", b"x"), offset(1), (b"\0\x0b\0\1g", b"\0\0\0\0\0\1\0")]))
     assert (found.passed_over, place(found)) == (2, 1)
 
 
@@ -156,7 +156,7 @@ def test_a_group_without_members_is_empty_and_one_that_was_deleted_is_not_there(
     world.load(partition, loaded(batch(0, [(key, value)])))
     group = world.group()
     assert (group.generation, group.protocol_type, group.state_since_ms) == (4, "consumer", START)
-    other = Coordinator(world.config, token=str, has_partition=lambda _topic, _partition: True)
+    other = Coordinator(world.config, token=str, has_partition=lambda _topic, _partition: True, topics=world.topics)
     found = loaded(batch(0, [(key, value)]), batch(1, [(key, None)]))
     other.loaded(partition, other.begin_loading(partition, 0), found, world.now)
     assert other.groups == {}

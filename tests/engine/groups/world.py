@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,12 +14,14 @@ from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.group import Group
 from magicbyte.engine.groups.config import GroupConfig
+from magicbyte.engine.groups.consumer.topics import GroupTopic
 from magicbyte.engine.groups.coordinator import Coordinator
 from magicbyte.engine.groups.effects import Effect
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
 from magicbyte.engine.groups.offsets import end_transaction
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.protocol.message import Message
+from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest
 from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -50,6 +54,7 @@ from magicbyte.engine.records.layout import TimestampType
 START = 1_700_000_000_000
 TOPICS = {"t": 4, "u": 1}
 LATEST: dict[type[Message], int] = {
+    ConsumerGroupHeartbeatRequest: 1,
     JoinGroupRequest: 9,
     SyncGroupRequest: 5,
     HeartbeatRequest: 4,
@@ -62,6 +67,38 @@ LATEST: dict[type[Message], int] = {
     DeleteGroupsRequest: 2,
 }
 M = TypeVar("M", bound=Message)
+
+
+class KnownTopics:
+    """The topics of the cluster, which a test may change."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self.version: object = object()
+        self.topics: dict[str, GroupTopic] = {}
+        for name, partitions in counts.items():
+            self.set(name, partitions)
+
+    def set(self, name: str, partitions: int, number: int | None = None) -> None:
+        """Create a topic, or give it more partitions; with another `number` it is another topic of the name."""
+        known = self.topics.get(name)
+        topic_id = known.id if known is not None else topic_id_of(name)
+        self.topics[name] = GroupTopic(name, topic_id if number is None else topic_id_of(name, number), partitions)
+        self.version = object()
+
+    def delete(self, name: str) -> None:
+        del self.topics[name]
+        self.version = object()
+
+    def find(self, name: str) -> GroupTopic | None:
+        return self.topics.get(name)
+
+    def find_id(self, topic_id: uuid.UUID) -> GroupTopic | None:
+        return next((each for each in self.topics.values() if each.id == topic_id), None)
+
+
+def topic_id_of(name: str, number: int = 0) -> uuid.UUID:
+    """Return the id of a topic by its name, so that it is the same in each run."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"{name}/{number}")
 
 
 class Asked:
@@ -91,6 +128,7 @@ class World:
         self.asked: list[Asked] = []
         self.effects: list[Effect] = []
         self.append_code = ErrorCode.NONE
+        self.topics = KnownTopics(TOPICS)
         self._names = itertools.count()
         self.start()
 
@@ -100,6 +138,7 @@ class World:
             self.config,
             token=lambda: f"id{next(self._names)}",
             has_partition=lambda topic, partition: 0 <= partition < TOPICS.get(topic, 0),
+            topics=self.topics,
         )
         for partition in range(self.config.offsets_partitions):
             self.load(partition)

@@ -25,6 +25,8 @@ from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import BrokerError, ErrorCode
 from magicbyte.engine.groups.effects import OFFSETS_HEADER
 from magicbyte.engine.protocol import APIS, Message
+from magicbyte.engine.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from magicbyte.engine.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -255,6 +257,8 @@ def test_every_version_that_is_advertised_is_answered() -> None:
         DeleteGroupsRequest(groups_names=["g"]),
         OffsetDeleteRequest(group_id="g"),
         TxnOffsetCommitRequest(group_id="g"),
+        ConsumerGroupHeartbeatRequest(group_id="g"),
+        ConsumerGroupDescribeRequest(group_ids=["g"]),
     ]
 
     async def work() -> int:

@@ -171,24 +171,29 @@ async def test_only_clients_that_can_read_the_feature_get_it(tmp_path: Path) -> 
         for version in (3, 4):
             told = await peer.ask(SOFTWARE, version, ApiVersionsResponse)
             supported = [(each.name, each.min_version, each.max_version) for each in told.supported_features]
-            assert supported == ([("transaction.version", 0, 2)] if version == 4 else [])
-            (finalized,) = told.finalized_features
-            assert (finalized.name, finalized.min_version_level, finalized.max_version_level) == (
-                "transaction.version", 2, 2,
-            )  # fmt: skip
+            both = [("group.version", 0, 1), ("transaction.version", 0, 2)]
+            assert supported == (both if version == 4 else [])
+            levels = {each.name: (each.min_version_level, each.max_version_level) for each in told.finalized_features}
+            assert levels == {"group.version": (1, 1), "transaction.version": (2, 2)}
             assert told.finalized_features_epoch == 0
         peer.close()
 
 
-@pytest.mark.parametrize(("release", "epoch"), [(None, 0), ("2.6", -1), ("2.7", 0), ("3.9", 0)])
-async def test_a_broker_without_features_has_an_empty_set_of_them(
-    release: str | None, epoch: int, tmp_path: Path
-) -> None:
-    given = {} if release is None else {"as.version": release}
-    async with Running(tmp_path, {**SETTINGS, **given}) as broker:
+@pytest.mark.parametrize(("release", "epoch"), [("2.6", -1), ("2.7", 0), ("3.9", 0)])
+async def test_a_broker_without_features_has_an_empty_set_of_them(release: str, epoch: int, tmp_path: Path) -> None:
+    async with Running(tmp_path, {**SETTINGS, "as.version": release}) as broker:
         peer = await Peer.of(broker)
         told = await peer.ask(SOFTWARE, 3, ApiVersionsResponse)
         assert (told.finalized_features, told.finalized_features_epoch) == ([], epoch)
+        peer.close()
+
+
+async def test_without_a_release_there_are_consumer_groups_but_protocol_1(tmp_path: Path) -> None:
+    async with Running(tmp_path, SETTINGS) as broker:
+        peer = await Peer.of(broker)
+        told = await peer.ask(SOFTWARE, 3, ApiVersionsResponse)
+        levels = [(each.name, each.max_version_level) for each in told.finalized_features]
+        assert (levels, told.finalized_features_epoch) == ([("group.version", 1)], 0)
         peer.close()
 
 

@@ -68,6 +68,8 @@ from magicbyte.engine.protocol.messages import offset_for_leader_epoch as epochs
 from magicbyte.engine.protocol.messages import txn_offset_commit as of_group
 from magicbyte.engine.protocol.messages import write_txn_markers as mark
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from magicbyte.engine.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from magicbyte.engine.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from magicbyte.engine.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
@@ -184,6 +186,8 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
     (leave_group.LeaveGroupRequest(group_id="g"), {NO_GROUP}),
     (sync_group.SyncGroupRequest(group_id="g"), {NO_GROUP}),
     (describe_groups.DescribeGroupsRequest(groups=["g"]), {NO_GROUP}),
+    (ConsumerGroupHeartbeatRequest(group_id="g", subscribed_topic_names=["t"]), {NO_GROUP}),
+    (ConsumerGroupDescribeRequest(group_ids=["g"]), {NO_GROUP}),
     (drop.DeleteGroupsRequest(groups_names=["g"]), {NO_GROUP}),
     (create_topics.CreateTopicsRequest(topics=[create_topics.CreatableTopic(name="new")]), {NO_TOPIC}),
     (remove.DeleteTopicsRequest(topic_names=["t", "missing"]), {NO_TOPIC}),

@@ -25,6 +25,17 @@ from magicbyte.engine.groups import offsets
 from magicbyte.engine.groups.classic.group import Group, GroupDeadline, refused_join, replacement_stored
 from magicbyte.engine.groups.classic.members import Member, weight_of
 from magicbyte.engine.groups.classic.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.engine.groups.consumer.describe import OPERATIONS
+from magicbyte.engine.groups.consumer.describe import describe as describe_consumers
+from magicbyte.engine.groups.consumer.heartbeat import (
+    REVOCATION,
+    SESSION,
+    dismissed,
+    expire_member,
+    watch_members,
+)
+from magicbyte.engine.groups.consumer.heartbeat import heartbeat as consumer_heartbeat
+from magicbyte.engine.groups.consumer.heartbeat import stored as step_stored
 from magicbyte.engine.groups.effects import (
     AfterStore,
     AnswerOffsetDelete,
@@ -32,11 +43,12 @@ from magicbyte.engine.groups.effects import (
     AssignMembers,
     CommitOffsets,
     Effect,
+    EndConsumerStep,
     EndGroupDelete,
     EndTransaction,
 )
 from magicbyte.engine.groups.loading import LoadedPartition
-from magicbyte.engine.groups.records import GroupMetadataValue
+from magicbyte.engine.groups.records import CONSUMER, GroupMetadataValue
 from magicbyte.engine.groups.table import GroupTable
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.protocol.message import Message
@@ -47,6 +59,8 @@ from magicbyte.engine.protocol.messages import (
     leave_group,
     list_groups,
 )
+from magicbyte.engine.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest
 from magicbyte.engine.protocol.messages.offset_commit import OffsetCommitRequest
 from magicbyte.engine.protocol.messages.offset_delete import OffsetDeleteRequest
@@ -56,8 +70,6 @@ from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommit
 
 DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which an unknown group is an error
 MANY_LEAVE = 3  # version of LeaveGroup from which each member has a code
-OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-"""The allowed operations on a group when there is no authorizer: read, delete, describe."""
 
 
 class Coordinator(GroupTable):
@@ -74,6 +86,12 @@ class Coordinator(GroupTable):
         for group_id, value in content.groups.items():
             if self.partition_of(group_id) in self.terms:
                 _restore(self.group_of(group_id), value, now)
+        for group_id, stored in content.consumers.items():
+            if self.partition_of(group_id) in self.terms:
+                consumer = self.consumer_of(group_id)
+                for record in stored:
+                    consumer.replay(record)
+                watch_members(self, consumer, now)
         for group_id, pending in content.pending.items():
             if self.partition_of(group_id) in self.terms:
                 group = self.group_of(group_id)
@@ -90,17 +108,27 @@ class Coordinator(GroupTable):
         for group in [each for each in self.groups.values() if each.partition == partition]:
             del self.groups[group.group_id]
             effects += group.bury(ErrorCode.NOT_COORDINATOR)
+        for group_id in [each for each in self.waiting if self.partition_of(each) == partition]:
+            effects += dismissed(self, group_id, ErrorCode.NOT_COORDINATOR)
+        for consumer in [each for each in self.consumers.values() if each.partition == partition]:
+            del self.consumers[consumer.group_id]
+            consumer.forget()
         return effects
 
     def close(self) -> Sequence[Effect]:
         """Answer all waiting requests, because the broker stops. Later requests are refused."""
         super().close()
-        return [each for group in self.groups.values() for each in group.dismiss(ErrorCode.NOT_COORDINATOR)]
+        effects = [each for group in self.groups.values() for each in group.dismiss(ErrorCode.NOT_COORDINATOR)]
+        for group_id in list(self.waiting):
+            effects += dismissed(self, group_id, ErrorCode.NOT_COORDINATOR)
+        return effects
 
     # ---- time
 
     def _deadline_reached(self, key: GroupDeadline, now: Moment) -> Sequence[Effect]:
         """Process a deadline: a member expires, or a rebalance ends."""
+        if key.what in (SESSION, REVOCATION):
+            return expire_member(self, key.group_id, key.what, key.member_id)
         group = self.groups.get(key.group_id)
         if group is None:
             return []
@@ -122,6 +150,11 @@ class Coordinator(GroupTable):
     def join(self, caller: Caller, request: JoinGroupRequest, now: Moment) -> list[Effect]:
         """Answer a JoinGroup, possibly much later."""
         code: ErrorCode = self.status(request.group_id) or self._refusal(request)
+        before = list[Effect]()
+        if not code and request.group_id in self.consumers:
+            if not self.is_empty_consumer(request.group_id):
+                return [refused_join(caller, request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
+            before += self.forget_consumer(request.group_id)
         group = self.groups.get(request.group_id)
         if not (code or self._has_room(caller, request, group)):
             code = ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -131,8 +164,8 @@ class Coordinator(GroupTable):
             else:
                 group = self.group_of(request.group_id)
         if code or group is None:
-            return [refused_join(caller, request.member_id, code)]
-        return group.join(caller, request, now)
+            return [*before, refused_join(caller, request.member_id, code)]
+        return [*before, *group.join(caller, request, now)]
 
     def _has_room(self, caller: Caller, request: JoinGroupRequest, group: Group | None) -> bool:
         """Return whether a member's metadata can be stored; a member may always resend as much as before."""
@@ -212,7 +245,7 @@ class Coordinator(GroupTable):
 
     def _described(self, caller: Caller, group_id: str) -> describe_groups.DescribedGroup:
         code, group = self.status(group_id, may_be_empty=True), self.groups.get(group_id)
-        if code or group is None:
+        if code or group is None or group_id in self.consumers:
             why = None
             if not code and caller.version >= DEAD_IS_AN_ERROR:
                 code, why = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found."
@@ -254,9 +287,21 @@ class Coordinator(GroupTable):
                     group_type="classic",
                 )
                 for group in some
-                if (not states or group.state.value.lower() in states) and (not types or "classic" in types)
+                if group.group_id not in self.consumers
+                and (not states or group.state.value.lower() in states)
+                and (not types or "classic" in types)
             ]
             yield Steps(len(some))
+        for those in in_parts(list(self.consumers.values())):
+            found = [(group, group.state.value) for group in those if not types or "consumer" in types]
+            groups += [
+                list_groups.ListedGroup(
+                    group_id=group.group_id, protocol_type=CONSUMER, group_state=state, group_type="consumer"
+                )
+                for group, state in found
+                if not states or state.lower() in states
+            ]
+            yield Steps(len(those) + sum(len(group.subscribers) for group, _ in found) // 10)
         code = ErrorCode.NONE
         if self.closed:
             code, groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -272,19 +317,25 @@ class Coordinator(GroupTable):
             caller, results, lambda outcome: delete_groups.DeleteGroupsResponse(results=outcome)
         )
         for result in results:
-            group = self.groups.get(result.group_id)
-            result.error_code = self.status(result.group_id, may_be_empty=True)
-            if not result.error_code and group is None:
-                result.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            elif not result.error_code and group is not None and group.state is not GroupState.EMPTY:
-                result.error_code = ErrorCode.NON_EMPTY_GROUP
-            elif not result.error_code and group is not None:
+            result.error_code = self._deletion_refusal(result.group_id)
+            if not result.error_code:
+                group = self.group_of(result.group_id)
                 places = sorted(group.offsets.keys() | group.pending_offsets.keys())
                 stores = self.forget(group, places, EndGroupDelete(number, group.group_id), always=True)
                 self.gatherings[number].waiting += len(stores)
                 yield from stores
             yield Steps(1)
         yield from self.gatherings.decided(number)
+
+    def _deletion_refusal(self, group_id: str) -> ErrorCode:
+        if code := self.status(group_id, may_be_empty=True):
+            return code
+        if group_id in self.consumers:
+            return ErrorCode.NONE if self.is_empty_consumer(group_id) else ErrorCode.NON_EMPTY_GROUP
+        group = self.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def _group_deleted(self, then: EndGroupDelete, code: ErrorCode) -> Sequence[Effect]:
         for result in self.gatherings[then.number].outcome:
@@ -298,10 +349,17 @@ class Coordinator(GroupTable):
             for group in some:
                 if self.groups.get(group.group_id) is not group:
                     continue
-                expired = list(offsets.expired_offsets(group, date_ms))
+                consumer = self.consumers.get(group.group_id)
+                subscribed = None if consumer is None else set(consumer.subscribed)
+                expired = list(offsets.expired_offsets(group, date_ms, subscribed))
                 if expired or group.is_idle:
                     yield from self.forget(group, expired)
             yield Steps(len(some))
+        for names in in_parts(list(self.consumers)):
+            for name in names:
+                if self.is_empty_consumer(name) and name not in self.groups:
+                    yield from self.forget_consumer(name)
+            yield Steps(len(names))
 
     def forget_topic(self, topic: str) -> Sequence[Effect]:
         """Delete all offsets of a topic that was deleted."""
@@ -326,6 +384,9 @@ class Coordinator(GroupTable):
                 return offsets.deleted(self, then, code)
             case EndGroupDelete() as then:
                 return self._group_deleted(then, code)
+            case EndConsumerStep() as then:
+                is_present = self.terms.is_present(store.partition, store.term)
+                return step_stored(self, then, code, now, is_present=is_present)
             case AssignMembers() as then:
                 self.usage.used -= sum(len(each) for _, each in then.assignments)
                 group = self.groups.get(then.group_id)
@@ -340,6 +401,8 @@ class Coordinator(GroupTable):
 
 
 ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Moment], Work[Effect]]]] = {
+    ConsumerGroupHeartbeatRequest: consumer_heartbeat,
+    ConsumerGroupDescribeRequest: describe_consumers,
     JoinGroupRequest: Coordinator.join,
     SyncGroupRequest: Coordinator.sync,
     heartbeat.HeartbeatRequest: Coordinator.heartbeat,

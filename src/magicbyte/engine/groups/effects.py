@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from magicbyte.engine.coordination.effects import Caller, Reply, Store, Tell
 from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.groups.consumer.records import GroupRecord
 from magicbyte.engine.groups.records import OffsetCommitValue
 from magicbyte.engine.ports import TopicPartition
+from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from magicbyte.engine.records.encode import BatchHeader
 
 PartitionCode: TypeAlias = tuple[int, ErrorCode]
@@ -90,8 +92,23 @@ class EndTransaction(Struct, frozen=True):
     commits: bool
 
 
+class EndConsumerStep(Struct, frozen=True):
+    """Apply changes to a consumer group, and answer the heartbeat that caused them; None: a deadline did."""
+
+    group_id: str
+    records: tuple[GroupRecord, ...]
+    caller: Caller | None = None
+    response: ConsumerGroupHeartbeatResponse | None = None
+
+
 AfterStore: TypeAlias = (
-    CommitOffsets | AnswerOffsetDelete | EndGroupDelete | AssignMembers | AnswerReplacement | EndTransaction
+    CommitOffsets
+    | AnswerOffsetDelete
+    | EndGroupDelete
+    | AssignMembers
+    | AnswerReplacement
+    | EndTransaction
+    | EndConsumerStep
 )
 
 

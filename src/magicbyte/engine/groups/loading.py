@@ -17,6 +17,7 @@ from itertools import groupby
 from msgspec import Struct, field
 
 from magicbyte.engine.coordination.replay import LogRecord, keyed_records
+from magicbyte.engine.groups.consumer.records import GroupRecord, decode
 from magicbyte.engine.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -36,13 +37,14 @@ from magicbyte.engine.records.scan import BatchTable, scan
 class LoadedPartition(Struct):
     """The groups of a partition, and the offsets of all of them.
 
-    `pending`: offsets of open transactions, by group, as `Group.pending_offsets`. `passed_over` counts records of
-    unknown types, such as those of the newer group protocols.
+    `pending`: offsets of open transactions, by group, as `Group.pending_offsets`. `consumers`: the records of consumer
+    groups, in order. `passed_over` counts records of unknown types, such as those of share groups.
     """
 
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, OffsetCommitValue]] = field(default_factory=dict)
     pending: dict[str, dict[TopicPartition, dict[int, OffsetCommitValue | None]]] = field(default_factory=dict)
+    consumers: dict[str, list[GroupRecord]] = field(default_factory=dict)
     passed_over: int = 0
 
 
@@ -131,5 +133,8 @@ def _take(content: LoadedPartition, records: dict[bytes, LogRecord]) -> None:
                 content.groups[key.group] = value
             case GroupMetadataKey(), None:
                 content.groups.pop(key.group, None)
+            case _ if (found := decode(raw, record.value)) is not None:
+                if found.value is not None:
+                    content.consumers.setdefault(found.group_id, []).append(found)
             case _:
                 content.passed_over += 1

@@ -19,6 +19,7 @@ from magicbyte.engine.coordination.parts import is_long, once_if_long, topic_par
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.group import Group
 from magicbyte.engine.groups.classic.rules import COMMIT_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.engine.groups.consumer.offset_checks import commit_refusal, fetch_refusal, transactional_refusal
 from magicbyte.engine.groups.effects import (
     OFFSETS_HEADER,
     AfterStore,
@@ -32,7 +33,11 @@ from magicbyte.engine.groups.effects import (
 )
 from magicbyte.engine.groups.records import CONSUMER, OffsetCommitKey, OffsetCommitValue
 from magicbyte.engine.ports import Moment, TopicPartition
-from magicbyte.engine.protocol.first_versions import OFFSET_FETCH_OF_GROUPS, OFFSET_FETCH_WITH_CODE
+from magicbyte.engine.protocol.first_versions import (
+    OFFSET_COMMIT_WITH_EPOCH,
+    OFFSET_FETCH_OF_GROUPS,
+    OFFSET_FETCH_WITH_CODE,
+)
 from magicbyte.engine.protocol.messages import offset_commit, offset_delete, offset_fetch
 from magicbyte.engine.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -59,8 +64,15 @@ def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommi
     """
 
     def refusal() -> ErrorCode:
+        if code := table.status(request.group_id, may_be_empty=True):
+            return code
+        if (consumer := table.consumers.get(request.group_id)) is not None:
+            return commit_refusal(table, consumer, caller.version, request)
         group = table.groups.get(request.group_id)
-        return table.status(request.group_id, may_be_empty=True) or _commit_refusal(group, request, now)
+        if group is None and request.generation_id_or_member_epoch >= 0 and table.config.consumer.is_enabled:
+            is_known = caller.version >= OFFSET_COMMIT_WITH_EPOCH
+            return ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION
+        return _commit_refusal(group, request, now)
 
     topics = [(each.name, each.partitions) for each in request.topics]
     return _commit(table, caller, request.group_id, topics, refusal, lambda each: _value(table, request, each, now))
@@ -212,8 +224,11 @@ def commit_in_transaction(
     """Store offsets as part of a transaction; answer when they are stored. They count when it commits."""
 
     def refusal() -> ErrorCode:
-        code = _known_in(caller.version, table.status(request.group_id))
-        return code or _transactional_refusal(table.groups.get(request.group_id), request)
+        if code := _known_in(caller.version, table.status(request.group_id)):
+            return code
+        if (consumer := table.consumers.get(request.group_id)) is not None:
+            return transactional_refusal(table, consumer, caller.version, request)
+        return _transactional_refusal(table.groups.get(request.group_id), request)
 
     topics = [(each.name, each.partitions) for each in request.topics]
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -364,6 +379,11 @@ def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRe
     if caller.version >= OFFSET_FETCH_OF_GROUPS:
         groups = list[offset_fetch.OffsetFetchResponseGroup]()
         for each in once_if_long(request.groups, lambda group: group.group_id):
+            consumer = table.consumers.get(each.group_id)
+            if consumer is not None and (code := fetch_refusal(consumer, caller.version, each)):
+                refused = table.status(each.group_id, may_be_empty=True) or code
+                groups.append(offset_fetch.OffsetFetchResponseGroup(group_id=each.group_id, error_code=refused))
+                continue
             groups.append((yield from _fetched(table, caller, each.group_id, each.topics, request)))
         yield Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))
         return
@@ -455,10 +475,13 @@ def _deletable(
     table: GroupTable, group_id: str, topics: Iterable[tuple[str, Sequence[int]]]
 ) -> tuple[ErrorCode, list[TopicPartition], tuple[TopicCodes, ...]]:
     """Return why a group's offsets cannot be deleted; the places of those that can, and the code of every partition."""
-    group = table.groups.get(group_id)
+    group, consumer = table.groups.get(group_id), table.consumers.get(group_id)
     code = table.status(group_id)
     subscribed: set[str] | None = set()
-    if not code and group is None:
+    if not code and consumer is not None:
+        subscribed = set(consumer.subscribed)
+        group = table.group_of(group_id)
+    elif not code and group is None:
         code = ErrorCode.GROUP_ID_NOT_FOUND
     elif not code and group is not None and group.state is not GroupState.EMPTY:
         code = ErrorCode.NONE if group.protocol_type == CONSUMER else ErrorCode.NON_EMPTY_GROUP
@@ -546,13 +569,16 @@ def _fetched_partition(
     )
 
 
-def expired_offsets(group: Group, date_ms: int) -> Iterator[TopicPartition]:
+def expired_offsets(group: Group, date_ms: int, subscribed: set[str] | None = None) -> Iterator[TopicPartition]:
     """Yield expired offsets: of topics without subscribers, or in a group without members.
 
+    `subscribed`: the topics of a consumer group, which has its offsets here; None: it is a classic one.
     Their retention begins when the group becomes empty (KIP-211), unless an offset has its own expiration time.
     """
     read: set[str] | None = None
-    if group.state is GroupState.STABLE:
+    if subscribed is not None:
+        read = subscribed
+    elif group.state is GroupState.STABLE:
         read = subscribed_topics(group)
     elif group.state is GroupState.EMPTY:
         read = set()

@@ -14,6 +14,10 @@ from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.group import Group, GroupDeadline
 from magicbyte.engine.groups.classic.usage import Usage
 from magicbyte.engine.groups.config import GroupConfig
+from magicbyte.engine.groups.consumer.group import ConsumerGroup
+from magicbyte.engine.groups.consumer.heartbeat import Expiry, WaitingHeartbeat
+from magicbyte.engine.groups.consumer.records import encode
+from magicbyte.engine.groups.consumer.topics import GroupTopics
 from magicbyte.engine.groups.effects import OFFSETS_HEADER, AfterStore, Effect
 from magicbyte.engine.groups.loading import LoadedPartition
 from magicbyte.engine.groups.records import GroupMetadataKey, OffsetCommitKey
@@ -23,12 +27,19 @@ from magicbyte.engine.ports import TopicPartition
 class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
     """All groups of the partitions that this broker leads.
 
-    `token` returns a unique text for member ids. `has_partition` tells whether a topic has a partition: offsets of
-    others are refused.
+    `groups` has those of the classic protocol and the offsets of all, `consumers` the members of consumer groups. Under
+    the name of a consumer group `groups` has offsets alone, if anything. `token` returns a unique text for member ids.
+    `has_partition` tells whether a topic has a partition: offsets of others are refused. `topics` are those of the
+    cluster.
     """
 
     def __init__(
-        self, config: GroupConfig, *, token: Callable[[], str], has_partition: Callable[[str, int], bool]
+        self,
+        config: GroupConfig,
+        *,
+        token: Callable[[], str],
+        has_partition: Callable[[str, int], bool],
+        topics: GroupTopics,
     ) -> None:
         super().__init__(config.offsets_partitions)
         self.config = config
@@ -36,9 +47,12 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
         self.gatherings = Gatherings()
         self.has_partition = has_partition
         self.usage = Usage()
+        self.topics, self.token = topics, token
+        self.consumers: dict[str, ConsumerGroup] = {}
+        # by group with a pending append: the requests and deadlines that wait for it
+        self.waiting: dict[str, list[WaitingHeartbeat | Expiry]] = {}
         # by partition and producer: the groups with pending offsets
         self.transacting: dict[tuple[int, int], set[str]] = {}
-        self._token = token
 
     def group_of(self, group_id: str) -> Group:
         """Return the group with this name, created if needed."""
@@ -50,7 +64,20 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
     def _new(self, group_id: str) -> Group:
         partition = self.partition_of(group_id)
         term = self.terms[partition].number
-        return Group(group_id, partition, term, self.config, self.deadlines, self._token, self.usage)
+        return Group(group_id, partition, term, self.config, self.deadlines, self.token, self.usage)
+
+    def new_consumer_group(self, group_id: str) -> ConsumerGroup:
+        """Return a consumer group without members, which is in no table yet."""
+        partition = self.partition_of(group_id)
+        term = self.terms[partition].number
+        return ConsumerGroup(group_id, partition, term, self.config.consumer.first_epoch, self.usage)
+
+    def consumer_of(self, group_id: str) -> ConsumerGroup:
+        """Return the consumer group with this name, created if needed."""
+        group = self.consumers.get(group_id)
+        if group is None:
+            group = self.consumers[group_id] = self.new_consumer_group(group_id)
+        return group
 
     def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
         """Return why this coordinator does not serve a group, or NONE.
@@ -83,7 +110,24 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
             del self.groups[group.group_id]
             if group.generation:  # otherwise it was never stored
                 records.append((GroupMetadataKey(group.group_id).to_bytes(), None))
+            if always and group.group_id in self.consumers:
+                records += self._deletion_of_consumer(group.group_id)
         return [Store(group.partition, group.term, tuple(records), then, OFFSETS_HEADER)] if records else []
+
+    def is_empty_consumer(self, group_id: str) -> bool:
+        """Return whether a consumer group exists, and has neither members nor a pending append."""
+        group = self.consumers.get(group_id)
+        return group is not None and not group.subscribers and group_id not in self.waiting
+
+    def forget_consumer(self, group_id: str) -> list[Store[AfterStore | None]]:
+        """Delete a consumer group without members, but not its offsets; return the effect that stores this."""
+        group = self.consumers[group_id]
+        return [Store(group.partition, group.term, tuple(self._deletion_of_consumer(group_id)), None)]
+
+    def _deletion_of_consumer(self, group_id: str) -> list[tuple[bytes, bytes | None]]:
+        group = self.consumers.pop(group_id)
+        group.forget()
+        return [encode(each, with_epochs=True) for each in group.deletion()]
 
     def is_transacting(self, group: Group, producer_id: int) -> None:
         """Record that a group has offsets committed in a producer's transaction."""

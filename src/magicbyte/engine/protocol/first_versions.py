@@ -24,5 +24,11 @@ OFFSET_FETCH_WITH_CODE: Final = 2
 OFFSET_FETCH_OF_GROUPS: Final = 8
 """OffsetFetch for several groups."""
 
+OFFSET_COMMIT_WITH_EPOCH: Final = 9
+"""OffsetCommit by members of consumer groups (KIP-848)."""
+
+OFFSET_FETCH_WITH_EPOCH: Final = 9
+"""OffsetFetch by members of consumer groups (KIP-848)."""
+
 FETCH_BY_ID: Final = 13
 """Fetch whose topics are identified by id."""

@@ -45,3 +45,6 @@ crc32c: Crc = _crc32c_library().crc32c
 
 xxh32: Callable[[Buffer], int] = _xxhash.xxh32_intdigest
 """XXH32 with seed 0, of LZ4 frames."""
+
+xxh3_64: Callable[[Buffer], int] = _xxhash.xxh3_64_intdigest
+"""XXH3 of 64 bits with seed 0, of the topics of consumer groups."""

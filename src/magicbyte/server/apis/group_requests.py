@@ -17,6 +17,15 @@ from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.printable import logger
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import OFFSET_FETCH_OF_GROUPS, OFFSET_FETCH_WITH_CODE
+from magicbyte.engine.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from magicbyte.engine.protocol.messages.consumer_group_describe import DescribedGroup as ConsumerDescribed
+from magicbyte.engine.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from magicbyte.engine.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -230,6 +239,19 @@ _DELETED: Final[RowRights[OffsetDeleteRequest, OffsetDeleteRequestTopic, OffsetD
     refuse=_refuse_deletions,
     whole=WholeRight(need_of_group(AclOperation.DELETE), _deletions_refused, lambda message: message.group_id),
 )
+
+
+def _refuse_description(response: ConsumerGroupDescribeResponse, group: str, code: ErrorCode) -> None:
+    response.groups.append(ConsumerDescribed(group_id=group, error_code=code))
+
+
+_CONSUMERS_DESCRIBED: Final[RowRights[ConsumerGroupDescribeRequest, str, ConsumerGroupDescribeResponse]] = RowRights(
+    need_of_group(AclOperation.DESCRIBE),
+    rows=lambda message: message.group_ids,
+    name=str,
+    only=lambda message, groups: replace(message, group_ids=groups),
+    refuse=_refuse_description,
+)
 _GROUPS_DELETED: Final[RowRights[DeleteGroupsRequest, str, DeleteGroupsResponse]] = RowRights(
     need_of_group(AclOperation.DELETE),
     rows=lambda message: message.groups_names,
@@ -410,6 +432,44 @@ _COMMITTED_BY_ID_IN_TRANSACTION: Final[
     refusal=lambda topic, parts: TxnOffsetCommitResponseTopic(topic_id=topic.topic_id, partitions=parts),
 )
 
+
+async def _authorized_consumer_heartbeat(
+    _broker: BrokerParts, request: Request[ConsumerGroupHeartbeatRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Follow a consumer group with group Read (30) and topic Describe on each named topic (29)."""
+    message = request.message
+    if not caller.may(READ_GROUP, message.group_id):
+        return ConsumerGroupHeartbeatResponse(error_code=GROUP_REFUSED)
+    need = need_of_topic(AclOperation.DESCRIBE)
+    if not all(caller.may(need, name) for name in message.subscribed_topic_names or ()):
+        return ConsumerGroupHeartbeatResponse(error_code=TOPIC_REFUSED)
+    return await handler(request)
+
+
+async def _authorized_consumer_describe(
+    broker: BrokerParts, request: Request[ConsumerGroupDescribeRequest], handler: Handler, caller: AuthorizedCaller
+) -> Message | None:
+    """Describe groups with group Describe (30), whose members have topics with topic Describe alone (29)."""
+    response: Any = await _CONSUMERS_DESCRIBED(broker, request, handler, caller)
+    need = need_of_topic(AclOperation.DESCRIBE)
+    for place, group in enumerate(response.groups):
+        names = {
+            topic.topic_name
+            for member in group.members
+            for each in (member.assignment, member.target_assignment)
+            for topic in each.topic_partitions
+        } | {name for member in group.members for name in member.subscribed_topic_names}
+        if not all(caller.may(need, name) for name in names):
+            why = "The group has a topic without the right to describe it."
+            response.groups[place] = ConsumerDescribed(
+                group_id=group.group_id, error_code=TOPIC_REFUSED, error_message=why
+            )
+        elif request.message.include_authorized_operations and group.error_code != GROUP_REFUSED:
+            group.authorized_operations = caller.operations(ResourceType.GROUP, group.group_id)
+    answered: Message = response
+    return answered
+
+
 ROUTES: Final = (
     Route(
         ApiKey.OFFSET_COMMIT,
@@ -503,6 +563,22 @@ ROUTES: Final = (
         most_bytes=4 * MIB,
         most_elements=MANY,
         rights=_GROUPS_DELETED,
+    ),
+    Route(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        range(2),
+        answer,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_authorized_consumer_heartbeat,
+    ),
+    Route(
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        range(2),
+        answer,
+        most_bytes=4 * MIB,
+        most_elements=MANY,
+        rights=_authorized_consumer_describe,
     ),
     Route(
         ApiKey.OFFSET_DELETE,

@@ -128,7 +128,8 @@ class Coordinators:
             coordinator.close()
 
     def group_states(self) -> Counter[GroupState]:
-        """Return the number of groups in each state; none before the coordinator's first use."""
+        """Return the number of classic groups in each state; none before the coordinator's first use."""
         if OFFSETS_TOPIC not in self._made:
             return Counter()
-        return Counter(group.state for group in self.groups.coordinator.groups.values())
+        coordinator = self.groups.coordinator
+        return Counter(group.state for name, group in coordinator.groups.items() if name not in coordinator.consumers)

@@ -6,16 +6,20 @@ Decisions are made in `groups/`. Here they get the broker's settings, and topics
 from __future__ import annotations
 
 import asyncio
+import uuid
 from functools import partial
 from typing import TYPE_CHECKING
 
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.groups.config import GroupConfig, StoredVersions
+from magicbyte.engine.groups.consumer.config import ConsumerConfig
+from magicbyte.engine.groups.consumer.topics import GroupTopic
 from magicbyte.engine.groups.coordinator import Coordinator
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
 from magicbyte.engine.groups.offsets import end_transaction
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.printable import logger
+from magicbyte.engine.releases import FIRST_WITH_FEATURES
 from magicbyte.server.coordinating.coordinating import (
     Coordinating,
     CoordinatorKind,
@@ -26,11 +30,14 @@ from magicbyte.server.coordinating.coordinating import (
 )
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.image import ClusterImage, TopicImage
     from magicbyte.engine.coordination.effects import Marker
     from magicbyte.engine.errors import ErrorCode
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
     from magicbyte.server.settings.config import BrokerConfig
+    from magicbyte.server.settings.offer import Offer
+    from magicbyte.server.stores.topics import Topics
 
 log = logger(__name__)
 
@@ -52,9 +59,10 @@ class Groups(Coordinating[Coordinator]):
             is_joined=False,  # batches of transactions are verified individually
         )
         coordinator = Coordinator(
-            _config(config),
+            _config(config, runtime.offer),
             token=lambda: str(runtime.new_uuid()),
             has_partition=partial(has_partition, services.topics),
+            topics=TopicsOfGroups(services.topics),
         )
         super().__init__(services, kind, coordinator)
 
@@ -76,6 +84,40 @@ class Groups(Coordinating[Coordinator]):
         return answer
 
 
+class TopicsOfGroups:
+    """The topics of the cluster, for consumer groups."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    @property
+    def version(self) -> object:
+        """The image of the cluster: each change makes another one."""
+        return self._topics.image
+
+    def find(self, name: str) -> GroupTopic | None:
+        """Return a topic that has an id, or None."""
+        image = self._topics.image
+        topic = image.topics.get(name)
+        if topic is None or topic.id is None or name in image.deletions:
+            return None
+        return GroupTopic(name, topic.id, len(topic.partitions), _racks(image, topic))
+
+    def find_id(self, topic_id: uuid.UUID) -> GroupTopic | None:
+        """Return the topic with this id, or None."""
+        name = self._topics.name_of(topic_id)
+        return self.find(name) if name else None
+
+
+def _racks(image: ClusterImage, topic: TopicImage) -> tuple[tuple[str, ...], ...]:
+    """Return the racks of the replicas of each partition; () if no broker has one."""
+    known = {number: broker.registration.rack for number, broker in image.brokers.items()}
+    racks = {number: rack for number, rack in known.items() if rack}
+    if not racks:
+        return ()
+    return tuple(tuple(sorted({racks[each] for each in part.replicas if each in racks})) for part in topic.partitions)
+
+
 def read_groups(partition: PartitionLog) -> LoadedPartition:
     """Load the groups in a partition's log. Raises CorruptRecordError."""
     return read_log(Loading(), partition)
@@ -86,8 +128,19 @@ def _topic(config: BrokerConfig) -> CoordinatorTopic:
     return own_topic(config, config.offsets_topic_num_partitions, config.offsets_topic_replication_factor, settings)
 
 
-def _config(config: BrokerConfig) -> GroupConfig:
+def _config(config: BrokerConfig, offer: Offer) -> GroupConfig:
+    consumer = ConsumerConfig(
+        is_enabled=offer.group_version > 0 and config.inter_broker_protocol_version >= FIRST_WITH_FEATURES,
+        session_timeout_ms=config.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        max_size=config.group_consumer_max_size,
+        assignors=config.group_consumer_assignors,
+        keeps_assignment_epochs=offer.keeps_assignment_epochs,
+        closes_empty=offer.closes_empty_groups,
+    )
     return GroupConfig(
+        consumer=consumer,
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,

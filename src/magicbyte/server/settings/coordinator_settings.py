@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magicbyte.server.settings.settings import INT_MAX, SettingType, boolean, integer
+from magicbyte.server.settings.settings import INT_MAX, SettingType, boolean, integer, words
 
 _INT: Final = SettingType.INT
 
@@ -27,6 +27,36 @@ class CoordinatorSettings:
         "group.max.session.timeout.ms", 1_800_000, "The maximum session timeout of members.", kind=_INT
     )
     group_max_size = integer("group.max.size", INT_MAX, "The maximum number of members in a group.", least=1, kind=_INT)
+    group_consumer_session_timeout_ms = integer(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "The session timeout of members of consumer groups (KIP-848).",
+        least=1,
+        kind=_INT,
+    )
+    group_consumer_heartbeat_interval_ms = integer(
+        "group.consumer.heartbeat.interval.ms",
+        5_000,
+        "The interval at which members of consumer groups send heartbeats.",
+        least=1,
+        kind=_INT,
+    )
+    group_consumer_assignment_interval_ms = integer(
+        "group.consumer.assignment.interval.ms",
+        1_000,
+        "The minimum time between two assignments of a consumer group.",
+        least=0,
+        kind=_INT,
+    )
+    group_consumer_max_size = integer(
+        "group.consumer.max.size", INT_MAX, "The maximum number of members in a consumer group.", least=1, kind=_INT
+    )
+    group_consumer_assignors = words(
+        "group.consumer.assignors",
+        "uniform,range",
+        "The assignors of consumer groups. The first one is used by members that name none.",
+        ("uniform", "range"),
+    )
     group_metadata_max_bytes = integer(
         "group.metadata.max.bytes",
         128 << 20,

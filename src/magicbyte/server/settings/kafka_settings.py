@@ -70,10 +70,9 @@ _NAMES: Final[Mapping[tuple[SettingType, UpdateMode, int | None], str]] = {
     ),
     (SettingType.INT, UpdateMode.READ_ONLY, 1): (
         "alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds "
-        "group.consumer.heartbeat.interval.ms group.consumer.max.heartbeat.interval.ms "
-        "group.consumer.max.session.timeout.ms group.consumer.max.size "
+        "group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms "
         "group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms "
-        "group.consumer.session.timeout.ms group.coordinator.threads group.share.heartbeat.interval.ms "
+        "group.coordinator.threads group.share.heartbeat.interval.ms "
         "group.share.max.heartbeat.interval.ms group.share.max.session.timeout.ms "
         "group.share.min.heartbeat.interval.ms group.share.min.session.timeout.ms "
         "group.share.session.timeout.ms kafka.metrics.polling.interval.secs "
@@ -92,7 +91,7 @@ _NAMES: Final[Mapping[tuple[SettingType, UpdateMode, int | None], str]] = {
         "ssl.enabled.protocols"
     ),
     (SettingType.LIST, UpdateMode.READ_ONLY, None): (
-        "controller.quorum.bootstrap.servers controller.quorum.voters group.consumer.assignors "
+        "controller.quorum.bootstrap.servers controller.quorum.voters "
         "group.coordinator.rebalance.protocols kafka.metrics.reporters process.roles "
         "sasl.oauthbearer.expected.audience zookeeper.ssl.cipher.suites zookeeper.ssl.enabled.protocols"
     ),

@@ -21,7 +21,8 @@ from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.versions import versions_response
 
 TRANSACTION_VERSION: Final = "transaction.version"
-"""The name of the feature whose level is `Offer.transaction_version`."""
+GROUP_VERSION: Final = "group.version"
+"""The names of the features whose levels are `Offer.transaction_version` and `Offer.group_version`."""
 FIRST_RELEASE, LAST_RELEASE = "0.8.2", LINES[-1]
 """The first and the last release that a broker can imitate."""
 _OWN_PROTOCOL: Final = (2, 8)
@@ -31,8 +32,9 @@ class Offer(Struct, frozen=True):
     """Versions by API key: those that are answered, and those in ApiVersions.
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) determine the stored forms. `tells_range`,
-    `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version`, `verifies_partitions` and
-    `takes_prefixed_nonce` are those of `Release`. `has_features`: whether the cluster has finalized features, if only
+    `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version`, `group_version`,
+    `keeps_assignment_epochs`, `closes_empty_groups`, `verifies_partitions` and `takes_prefixed_nonce` are those of
+    `Release`. `has_features`: whether the cluster has finalized features, if only
     an empty set (KIP-584).
     """
 
@@ -45,6 +47,9 @@ class Offer(Struct, frozen=True):
     ignores_unknown: bool = False
     holds_throttled: bool = False
     transaction_version: int = 0
+    group_version: int = 0
+    keeps_assignment_epochs: bool = True
+    closes_empty_groups: bool = True
     verifies_partitions: bool = True
     takes_prefixed_nonce: bool = True
     has_features: bool = True
@@ -61,15 +66,17 @@ class Offer(Struct, frozen=True):
     def in_a_cluster(self, protocol: tuple[int, ...]) -> Offer:
         """Return the offer in a cluster with other brokers of an `inter.broker.protocol.version`.
 
-        Protocols without features have no way to show that all brokers support protocol 2 of transactions.
+        Protocols without features have no way to show that all brokers support protocol 2 of transactions, or consumer
+        groups. Without `as.version` the others may be brokers of 2.8, which cannot read the records of such groups.
         """
         if protocol >= FIRST_WITH_FEATURES:
-            return self
+            return self if self.transaction_version else replace(self, group_version=0)
         return replace(
             self,
             answered=_without_protocol_2(self.answered),
             listed=_without_protocol_2(self.listed),
             transaction_version=0,
+            group_version=0,
             has_features=False,
         )
 
@@ -83,11 +90,14 @@ def _without_protocol_2(versions: Mapping[int, range]) -> dict[int, range]:
 
 def _own() -> Offer:
     versions = _without_protocol_2({key: served.versions for key, served in SERVED.items()})
-    return Offer(versions, versions)
+    return Offer(versions, versions, group_version=1)
 
 
 OWN: Final = _own()
-"""This broker by itself: brokers of 2.8 can use its log directory, so it has protocol 1 of transactions."""
+"""This broker by itself: brokers of 2.8 can use its log directory, so it has protocol 1 of transactions.
+
+Those brokers cannot load partitions with records of consumer groups: clients that ask for the protocol accept that.
+"""
 
 
 def offer_of(name: str) -> Offer:
@@ -118,6 +128,9 @@ def offer_of(name: str) -> Offer:
         ignores_unknown=release.ignores_unknown,
         holds_throttled=release.holds_throttled,
         transaction_version=release.transaction_version,
+        group_version=release.group_version,
+        keeps_assignment_epochs=release.keeps_assignment_epochs,
+        closes_empty_groups=release.closes_empty_groups,
         verifies_partitions=release.verifies_partitions,
         takes_prefixed_nonce=release.takes_prefixed_nonce,
         has_features=release.number >= FIRST_WITH_FEATURES,

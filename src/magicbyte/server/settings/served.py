@@ -64,6 +64,8 @@ SERVED: Final[Mapping[int, Served]] = {
     65: Served("transaction_requests", range(1), 4194304, 50000),
     66: Served("transaction_requests", range(2), 262144, 1000),
     67: Served("controller_requests", range(1), 262144, 1000),
+    68: Served("group_requests", range(2), 4194304, 50000),
+    69: Served("group_requests", range(2), 4194304, 50000),
     74: Served("admin_configs", range(2), 262144, 1000),
     75: Served("describe_topics", range(1), 4194304, 50000),
 }

@@ -138,6 +138,11 @@ class Topics:
 
     # ---- look-ups
 
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster with these topics."""
+        return self._store.image
+
     def names(self) -> list[str]:
         """Return the names of all topics, sorted."""
         return sorted(self._topics)

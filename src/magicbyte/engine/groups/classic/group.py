@@ -428,6 +428,12 @@ class Group:
         self._move(GroupState.DEAD, self.state_since_ms)
         return effects
 
+    def become_simple(self) -> None:
+        """Keep the offsets alone, because a consumer group takes the place of this group, which has no members."""
+        assert self.state is GroupState.EMPTY, "a group with members is converted"
+        self.generation, self.state_since_ms = 0, -1
+        self.protocol_type = self.protocol = self.leader = None
+
     # ---- stored records
 
     def store(

@@ -1,0 +1,34 @@
+"""The settings of consumer groups, and what differs between releases."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+UNIFORM: Final = "uniform"
+RANGE: Final = "range"
+
+
+class ConsumerConfig(Struct, frozen=True, kw_only=True):
+    """The settings `group.consumer.*`, with Kafka's names and defaults. Times in ms.
+
+    `is_enabled`: whether the feature `group.version` has a level; otherwise requests are refused. Of releases:
+    `keeps_assignment_epochs`: whether records hold the epochs at which members got partitions, a new group begins at
+    epoch 1, and assignments are an interval apart (4.3). `closes_empty`: whether the assignment of a group that becomes
+    empty reaches its last epoch, and a changed assignor is a reason for a new assignment (4.4).
+    """
+
+    is_enabled: bool = True
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    max_size: int = 0x7FFF_FFFF
+    assignors: tuple[str, ...] = (UNIFORM, RANGE)
+    keeps_assignment_epochs: bool = True
+    closes_empty: bool = True
+
+    @property
+    def first_epoch(self) -> int:
+        """The epoch of a group without a record of it."""
+        return 1 if self.keeps_assignment_epochs else 0
