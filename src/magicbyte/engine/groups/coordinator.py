@@ -293,15 +293,15 @@ class Coordinator(GroupTable):
             ]
             yield Steps(len(some))
         for those in in_parts(list(self.consumers.values())):
-            found = [(group, group.state.value) for group in those if not types or "consumer" in types]
+            of_type = [(group, group.state.value) for group in those if not types or "consumer" in types]
             groups += [
                 list_groups.ListedGroup(
                     group_id=group.group_id, protocol_type=CONSUMER, group_state=state, group_type="consumer"
                 )
-                for group, state in found
+                for group, state in of_type
                 if not states or state.lower() in states
             ]
-            yield Steps(len(those) + sum(len(group.subscribers) for group, _ in found) // 10)
+            yield Steps(len(those) + sum(len(group.subscribers) for group, _ in of_type) // 10)
         code = ErrorCode.NONE
         if self.closed:
             code, groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []

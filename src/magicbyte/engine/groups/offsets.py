@@ -378,13 +378,13 @@ def fetch(table: GroupTable, caller: Caller, request: offset_fetch.OffsetFetchRe
     """Return committed offsets: of one group, or of several from version 8 on. Version 0 is not handled here."""
     if caller.version >= OFFSET_FETCH_OF_GROUPS:
         groups = list[offset_fetch.OffsetFetchResponseGroup]()
-        for each in once_if_long(request.groups, lambda group: group.group_id):
-            consumer = table.consumers.get(each.group_id)
-            if consumer is not None and (code := fetch_refusal(consumer, caller.version, each)):
-                refused = table.status(each.group_id, may_be_empty=True) or code
-                groups.append(offset_fetch.OffsetFetchResponseGroup(group_id=each.group_id, error_code=refused))
+        for asked in once_if_long(request.groups, lambda group: group.group_id):
+            consumer = table.consumers.get(asked.group_id)
+            if consumer is not None and (code := fetch_refusal(consumer, caller.version, asked)):
+                refused = table.status(asked.group_id, may_be_empty=True) or code
+                groups.append(offset_fetch.OffsetFetchResponseGroup(group_id=asked.group_id, error_code=refused))
                 continue
-            groups.append((yield from _fetched(table, caller, each.group_id, each.topics, request)))
+            groups.append((yield from _fetched(table, caller, asked.group_id, asked.topics, request)))
         yield Reply(caller, offset_fetch.OffsetFetchResponse(groups=groups))
         return
     fetched = yield from _fetched(table, caller, request.group_id, request.topics, request)

@@ -15,9 +15,9 @@ from magicbyte.engine.groups.classic.group import Group, GroupDeadline
 from magicbyte.engine.groups.classic.usage import Usage
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.consumer.group import ConsumerGroup
-from magicbyte.engine.groups.consumer.heartbeat import Expiry, WaitingHeartbeat
 from magicbyte.engine.groups.consumer.records import encode
 from magicbyte.engine.groups.consumer.topics import GroupTopics
+from magicbyte.engine.groups.consumer.waiting import Expiry, WaitingHeartbeat
 from magicbyte.engine.groups.effects import OFFSETS_HEADER, AfterStore, Effect
 from magicbyte.engine.groups.loading import LoadedPartition
 from magicbyte.engine.groups.records import GroupMetadataKey, OffsetCommitKey

@@ -452,7 +452,7 @@ async def _authorized_consumer_describe(
     """Describe groups with group Describe (30), whose members have topics with topic Describe alone (29)."""
     response: Any = await _CONSUMERS_DESCRIBED(broker, request, handler, caller)
     need = need_of_topic(AclOperation.DESCRIBE)
-    for place, group in enumerate(response.groups):
+    for index, group in enumerate(response.groups):
         names = {
             topic.topic_name
             for member in group.members
@@ -461,7 +461,7 @@ async def _authorized_consumer_describe(
         } | {name for member in group.members for name in member.subscribed_topic_names}
         if not all(caller.may(need, name) for name in names):
             why = "The group has a topic without the right to describe it."
-            response.groups[place] = ConsumerDescribed(
+            response.groups[index] = ConsumerDescribed(
                 group_id=group.group_id, error_code=TOPIC_REFUSED, error_message=why
             )
         elif request.message.include_authorized_operations and group.error_code != GROUP_REFUSED:

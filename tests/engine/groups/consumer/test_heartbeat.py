@@ -12,7 +12,7 @@ from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.consumer.config import ConsumerConfig
 from magicbyte.engine.groups.consumer.group import ConsumerGroupState
-from magicbyte.engine.groups.consumer.members import MemberState, Progress
+from magicbyte.engine.groups.consumer.members import MemberProgress, MemberState
 from magicbyte.engine.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
@@ -57,7 +57,7 @@ def code(answer: Any) -> ErrorCode:
     return ErrorCode(answer.error_code)
 
 
-def progress(world: World, member: str) -> Progress:
+def progress(world: World, member: str) -> MemberProgress:
     return world.coordinator.consumers["g"].progress[member]
 
 
@@ -116,7 +116,7 @@ def test_a_partition_is_given_only_when_its_owner_reports_without_it() -> None:
     world.later(1000)
     beat(world, "m2")
     assert given(beat(world, "m1", 2)) == {"t": (0, 1)}
-    assert given(beat(world, "m1", 2)) is None, "it was told"
+    assert given(beat(world, "m1", 2)) is None, "it has been given that"
     assert given(beat(world, "m2", 3)) is None
     assert given(beat(world, "m1", 2, topic_partitions=owned(t=(0, 1, 2, 3)))) is None
     assert progress(world, "m1").state is MemberState.UNREVOKED_PARTITIONS

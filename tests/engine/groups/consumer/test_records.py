@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from magicbyte.engine.groups.consumer import records
-from magicbyte.engine.groups.consumer.members import AWAY, MemberState, Progress, Subscriber
+from magicbyte.engine.groups.consumer.members import AWAY, MemberProgress, MemberState, Subscriber
 from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, TargetEpoch, decode, encode
 from magicbyte.engine.groups.consumer.topics import GroupTopic, metadata_hash
 
@@ -40,17 +40,17 @@ VECTORS = [
     (
         records.CURRENT,
         "m1",
-        Progress(2, 0, MemberState.STABLE, {ID: {0: 2, 1: 2}}),
+        MemberProgress(2, 0, MemberState.STABLE, {ID: {0: 2, 1: 2}}),
         f"000000000002000000000002{T}0300000000000000010100090300000002000000020100",
     ),
     (
         records.CURRENT,
         "m1",
-        Progress(2, 2, UNREVOKED, {ID: {0: 2}}, {ID: {1: 2}}),
+        MemberProgress(2, 2, UNREVOKED, {ID: {0: 2}}, {ID: {1: 2}}),
         f"000000000002000000020102{T}0200000000010005020000000202{T}0200000001010005020000000200",
     ),
-    (records.CURRENT, "m2", Progress(3, 2, UNRELEASED), "0000000000030000000202010100"),
-    (records.CURRENT, "m4", Progress(AWAY, 0), "0000fffffffe0000000000010100"),
+    (records.CURRENT, "m2", MemberProgress(3, 2, UNRELEASED), "0000000000030000000202010100"),
+    (records.CURRENT, "m4", MemberProgress(AWAY, 0), "0000fffffffe0000000000010100"),
 ]
 
 
@@ -72,7 +72,7 @@ def test_keys_are_those_of_a_real_broker() -> None:
 
 
 def test_before_4_3_there_are_no_epochs_of_partitions_and_they_are_those_of_the_member() -> None:
-    progress = Progress(1, 0, MemberState.STABLE, {ID: {0: 1, 1: 1}})
+    progress = MemberProgress(1, 0, MemberState.STABLE, {ID: {0: 1, 1: 1}})
     key, data = encode(GroupRecord(records.CURRENT, "vg", "m1", progress), with_epochs=False)
     assert data is not None
     assert data.hex() == f"000000000001000000000002{T}030000000000000001000100"

@@ -93,7 +93,7 @@ def _homogeneous(members: Members, counts: Counts, subscribed: frozenset[uuid.UU
     least, extras = divmod(sum(counts[topic] for topic in topics), len(members))
     kept: dict[str, list[tuple[uuid.UUID, int]]] = {}
     wanting: dict[str, int] = {}
-    for place, member_id in enumerate(ordered):
+    for index, member_id in enumerate(ordered):
         takes_extra = extras > 0
         quota = least + takes_extra
         mine = kept[member_id] = list[tuple[uuid.UUID, int]]()
@@ -106,7 +106,7 @@ def _homogeneous(members: Members, counts: Counts, subscribed: frozenset[uuid.UU
                     continue
                 (mine if len(mine) < quota else free).append((topic, partition))
         missing = quota - len(mine)
-        if missing > 0 and takes_extra and len(members) - place > extras:  # later members may have more to keep
+        if missing > 0 and takes_extra and len(members) - index > extras:  # later members may have more to keep
             takes_extra = False
             missing -= 1
         extras -= takes_extra

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from magicbyte.engine.groups.classic.usage import MEMBER_BYTES, Usage
 from magicbyte.engine.groups.consumer import records
-from magicbyte.engine.groups.consumer.members import NEW, MemberState, Partitions, Progress, Subscriber
+from magicbyte.engine.groups.consumer.members import NEW, MemberProgress, MemberState, Partitions, Subscriber
 from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, TargetEpoch
 
 _PARTITION_BYTES = 100  # in memory, for a partition of a member
@@ -47,7 +47,7 @@ class ConsumerGroup:
         self.epoch = self.target_epoch = self._first_epoch = first_epoch
         self.metadata_hash, self.assigned_ms = 0, 0
         self.subscribers: dict[str, Subscriber] = {}
-        self.progress: dict[str, Progress] = {}
+        self.progress: dict[str, MemberProgress] = {}
         self.targets: dict[str, Partitions] = {}
         self.static: dict[str, str] = {}
         self.subscribed = Counter[str]()
@@ -82,7 +82,7 @@ class ConsumerGroup:
                 self._subscribe(member_id, value)
             case records.TARGET_OF_MEMBER, dict() | None:
                 self._aim(member_id, value)
-            case records.CURRENT, Progress() | None:
+            case records.CURRENT, MemberProgress() | None:
                 self._proceed(member_id, value)
 
     def _subscribe(self, member_id: str, subscriber: Subscriber | None) -> None:
@@ -106,7 +106,7 @@ class ConsumerGroup:
             self.targets[member_id] = target
             self._usage.used += _PARTITION_BYTES * _size(target)
 
-    def _proceed(self, member_id: str, progress: Progress | None) -> None:
+    def _proceed(self, member_id: str, progress: MemberProgress | None) -> None:
         for place in self.progress.pop(member_id, NEW).held():
             self._usage.used -= _PARTITION_BYTES
             if self.owners.get(place) == member_id:
@@ -137,7 +137,7 @@ class ConsumerGroup:
         return [self.record(kind, None) for kind in (records.TARGET, records.TOPICS_OF_4_0, records.GROUP)]
 
     def forget(self) -> None:
-        """Release the bytes that are counted for the group, which is in no table any more."""
+        """Release the bytes that are counted for the group, which is in no table."""
         for member_id in list(self.subscribers):
             self._subscribe(member_id, None)
         for member_id in list(self.targets):

@@ -33,15 +33,16 @@ from magicbyte.engine.groups.consumer.members import (
     JOINING,
     LEAVING,
     NEW,
+    MemberProgress,
     MemberState,
     Partitions,
-    Progress,
     Subscriber,
     partitions_of,
 )
 from magicbyte.engine.groups.consumer.reconciliation import Owned, next_step
 from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, TargetEpoch
 from magicbyte.engine.groups.consumer.topics import metadata_hash
+from magicbyte.engine.groups.consumer.waiting import Expiry, WaitingHeartbeat
 from magicbyte.engine.groups.effects import AfterStore, Effect, EndConsumerStep
 from magicbyte.engine.groups.records import GroupMetadataKey
 from magicbyte.engine.ports import Moment
@@ -61,20 +62,6 @@ REVOCATION: Final = "consumer revocation"
 _OWN_ID: Final = 1  # version from which a client makes its member id
 
 
-class WaitingHeartbeat(NamedTuple):
-    """A request that waits for the pending append of its group."""
-
-    caller: Caller
-    request: ConsumerGroupHeartbeatRequest
-
-
-class Expiry(NamedTuple):
-    """A deadline of a member that was reached while an append of its group was pending."""
-
-    what: str
-    member_id: str
-
-
 class Refusal(NamedTuple):
     """Why a heartbeat is refused."""
 
@@ -82,8 +69,8 @@ class Refusal(NamedTuple):
     message: str
 
 
-class Step(NamedTuple):
-    """What a heartbeat changes, and its answer. `touches`: the member whose session begins again."""
+class HeartbeatStep(NamedTuple):
+    """What a heartbeat changes, and its answer. `touches`: the member whose session timeout restarts."""
 
     records: Sequence[GroupRecord]
     response: ConsumerGroupHeartbeatResponse
@@ -140,7 +127,7 @@ def _store(
 def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Moment, *, is_present: bool) -> list[Effect]:
     """Apply the changes that were appended, and answer; after a failed append nothing has changed.
 
-    `is_present`: whether the term of the append has not ended. Otherwise whoever waited for it was answered then.
+    `is_present`: whether the term of the append has not ended. Its end has answered the requests that waited for it.
     """
     group_id, effects = then.group_id, list[Effect]()
     if is_present and not code:
@@ -160,13 +147,13 @@ def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Momen
     if not is_present:
         return effects
     waiting = table.waiting.pop(group_id, [])
-    for place, each in enumerate(waiting):
+    for index, each in enumerate(waiting):
         if isinstance(each, WaitingHeartbeat):
             effects += _decide(table, each.caller, each.request, now)
         else:
             effects += expire_member(table, group_id, each.what, each.member_id)
         if group_id in table.waiting:
-            table.waiting[group_id] = [*table.waiting[group_id], *waiting[place + 1 :]]
+            table.waiting[group_id] = [*table.waiting[group_id], *waiting[index + 1 :]]
             break
     return effects
 
@@ -192,7 +179,7 @@ def _set_revocations(table: GroupTable, group: ConsumerGroup, changes: Sequence[
         if record.type != records.CURRENT:
             continue
         deadline = GroupDeadline(group.group_id, REVOCATION, record.member_id)
-        if isinstance(record.value, Progress) and record.value.state is MemberState.UNREVOKED_PARTITIONS:
+        if isinstance(record.value, MemberProgress) and record.value.state is MemberState.UNREVOKED_PARTITIONS:
             timeout = group.subscribers[record.member_id].rebalance_timeout_ms
             table.deadlines.set(deadline, now.monotonic_ms + timeout)
         else:
@@ -257,7 +244,9 @@ def _field_refusal(table: GroupTable, caller: Caller, request: ConsumerGroupHear
     return None
 
 
-def _step(table: GroupTable, caller: Caller, request: ConsumerGroupHeartbeatRequest, now: Moment) -> Step | Refusal:
+def _step(
+    table: GroupTable, caller: Caller, request: ConsumerGroupHeartbeatRequest, now: Moment
+) -> HeartbeatStep | Refusal:
     group, classic = table.consumers.get(request.group_id), table.groups.get(request.group_id)
     if group is None:
         is_new = request.member_epoch == JOINING and _is_replaceable(classic)
@@ -291,18 +280,20 @@ def _member_meant(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) 
     return None
 
 
-def _leaving(table: GroupTable, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> Step | Refusal:
+def _leaving(
+    table: GroupTable, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
+) -> HeartbeatStep | Refusal:
     if refusal := _member_meant(group, request):
         return refusal
     member_id, epoch = request.member_id, request.member_epoch
     response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
     if epoch == LEAVING:
-        return Step(_removal(table, group, member_id), response)
+        return HeartbeatStep(_removal(table, group, member_id), response)
     before = group.progress.get(member_id, NEW)
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in before.assigned.items()}
-    away = Progress(AWAY, before.previous_epoch, MemberState.STABLE, assigned, {})
+    away = MemberProgress(AWAY, before.previous_epoch, MemberState.STABLE, assigned, {})
     changes = [] if away == before else [group.record(records.CURRENT, away, member_id)]
-    return Step(changes, response)
+    return HeartbeatStep(changes, response)
 
 
 def _removal(table: GroupTable, group: ConsumerGroup, member_id: str) -> list[GroupRecord]:
@@ -335,7 +326,7 @@ class _Staying:
         self.epoch, self.hash = group.epoch, group.metadata_hash
         self.target_epoch = group.target_epoch
 
-    def step(self) -> Step | Refusal:
+    def step(self) -> HeartbeatStep | Refusal:
         """Return what the heartbeat changes."""
         refusal = self._full() or self._find()
         if refusal is not None:
@@ -365,7 +356,7 @@ class _Staying:
         )
         if self._must_tell(progress, following):
             response.assignment = _assignment(following)
-        return Step(self.changes, response, self.member_id)
+        return HeartbeatStep(self.changes, response, self.member_id)
 
     def _add(self, kind: int, value: object, member_id: str = "") -> None:
         self.changes.append(self.group.record(kind, value, member_id))
@@ -417,7 +408,7 @@ class _Staying:
             assignor=before.assignor if request.server_assignor is None else request.server_assignor,
         )
 
-    def _begin(self, before: Subscriber | None) -> Progress:
+    def _begin(self, before: Subscriber | None) -> MemberProgress:
         """Return the progress of the member before this heartbeat. A static one that returns is a new member."""
         group = self.group
         if self.replaced is None:
@@ -426,7 +417,7 @@ class _Staying:
         self.changes += group.deletion_of_member(self.replaced)
         self._add(records.MEMBER, before, self.member_id)
         self._add(records.TARGET_OF_MEMBER, group.targets.get(self.replaced, {}), self.member_id)
-        progress = Progress(JOINING, old.previous_epoch, old.state, old.assigned, old.revoking)
+        progress = MemberProgress(JOINING, old.previous_epoch, old.state, old.assigned, old.revoking)
         self._add(records.CURRENT, progress, self.member_id)
         return progress
 
@@ -463,14 +454,14 @@ class _Staying:
             targets.pop(self.replaced, None)
             targets[self.member_id] = mine or {}
         subscribers[self.member_id] = subscriber
-        found = _assigned(self.table, subscribers, targets)
-        for member_id, target in found.items():
+        assignment = _assigned(self.table, subscribers, targets)
+        for member_id, target in assignment.items():
             if targets.get(member_id) != target:
                 self._add(records.TARGET_OF_MEMBER, target, member_id)
         has_date = self.config.keeps_assignment_epochs
         self.target_epoch = self.epoch
         self._add(records.TARGET, TargetEpoch(self.epoch, self.now.date_ms if has_date else 0))
-        return found[self.member_id]
+        return assignment[self.member_id]
 
     def _is_due(self) -> bool:
         interval, since = self.config.assignment_interval_ms, self.group.assigned_ms
@@ -479,8 +470,8 @@ class _Staying:
         return not since <= self.now.date_ms < since + interval
 
     def _reconcile(
-        self, progress: Progress, target: Partitions, subscriber: Subscriber, *, has_changed: bool
-    ) -> Progress | None:
+        self, progress: MemberProgress, target: Partitions, subscriber: Subscriber, *, has_changed: bool
+    ) -> MemberProgress | None:
         if progress.state is MemberState.STABLE and progress.epoch == self.target_epoch and not has_changed:
             return progress
         subscribed = {topic.id for name in subscriber.topics if (topic := self.table.topics.find(name)) is not None}
@@ -489,7 +480,7 @@ class _Staying:
         owned = _owned(self.request)
         return next_step(progress, mine, self.target_epoch, owned, is_free, has_changed=has_changed)
 
-    def _must_tell(self, before: Progress, after: Progress) -> bool:
+    def _must_tell(self, before: MemberProgress, after: MemberProgress) -> bool:
         request = self.request
         is_full = (
             request.rebalance_timeout_ms != -1
@@ -533,13 +524,13 @@ def _owned(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
     return {each.topic_id: frozenset(each.partitions) for each in request.topic_partitions if each.partitions}
 
 
-def _is_within(owned: Owned | None, progress: Progress) -> bool:
+def _is_within(owned: Owned | None, progress: MemberProgress) -> bool:
     if owned is None:
         return False
     return all(partitions <= progress.assigned.get(topic, {}).keys() for topic, partitions in owned.items())
 
 
-def _assignment(progress: Progress) -> Assignment:
+def _assignment(progress: MemberProgress) -> Assignment:
     return Assignment(
         topic_partitions=[
             ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic, partitions=partitions)

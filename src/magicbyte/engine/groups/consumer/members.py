@@ -50,7 +50,7 @@ class Subscriber(Struct, frozen=True):
         return sum(len(each) for each in texts if each) + sum(len(each) for each in self.topics)
 
 
-class Progress(Struct, frozen=True):
+class MemberProgress(Struct, frozen=True):
     """How far a member is with its assignment.
 
     `assigned` it has; `revoking` it must stop owning. Both are its own: no other member gets them.
@@ -70,7 +70,7 @@ class Progress(Struct, frozen=True):
                     yield topic, partition
 
 
-NEW: Final = Progress()
+NEW: Final = MemberProgress()
 """Of a member that has just joined."""
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.groups.consumer.members import NEW, Progress
+from magicbyte.engine.groups.consumer.members import NEW, MemberProgress
 from magicbyte.engine.protocol.first_versions import OFFSET_COMMIT_WITH_EPOCH, OFFSET_FETCH_WITH_EPOCH
 from magicbyte.engine.protocol.messages.offset_commit import OffsetCommitRequest
 from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -63,7 +63,7 @@ def fetch_refusal(group: ConsumerGroup, version: int, asked: OffsetFetchRequestG
 
 
 def _epoch_refusal(
-    table: GroupTable, progress: Progress, epoch: int, places: Iterable[tuple[str, Sequence[int]]]
+    table: GroupTable, progress: MemberProgress, epoch: int, places: Iterable[tuple[str, Sequence[int]]]
 ) -> ErrorCode:
     """Return STALE_MEMBER_EPOCH unless the member has this epoch, or had all these partitions at it already."""
     if epoch == progress.epoch:

@@ -13,21 +13,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping
 
-from magicbyte.engine.groups.consumer.members import Held, MemberState, Partitions, Progress
+from magicbyte.engine.groups.consumer.members import Held, MemberProgress, MemberState, Partitions
 
 Owned = Mapping[uuid.UUID, frozenset[int]]
 """The partitions that a client owns, as it reports them."""
 
 
 def next_step(
-    progress: Progress,
+    progress: MemberProgress,
     target: Partitions,
     target_epoch: int,
     owned: Owned | None,
     is_free: Callable[[uuid.UUID, int], bool],
     *,
     has_changed: bool,
-) -> Progress | None:
+) -> MemberProgress | None:
     """Return the progress of a member after its heartbeat; None in a state of a later release that still owns some.
 
     `target`: its part of the assignment of `target_epoch`, without topics to which it does not subscribe. `owned`: None
@@ -46,7 +46,7 @@ def next_step(
     return _towards(progress, target, target_epoch, owned, is_free)
 
 
-def _without_unsubscribed(progress: Progress, target: Partitions) -> Progress:
+def _without_unsubscribed(progress: MemberProgress, target: Partitions) -> MemberProgress:
     """Return a member that still has to revoke partitions, and now also those of topics that it left."""
     left = {topic: epochs for topic, epochs in progress.assigned.items() if topic not in target}
     if not left:
@@ -56,16 +56,16 @@ def _without_unsubscribed(progress: Progress, target: Partitions) -> Progress:
         topic: {**progress.revoking.get(topic, {}), **left.get(topic, {})}
         for topic in progress.revoking.keys() | left.keys()
     }
-    return Progress(progress.epoch, progress.epoch, progress.state, assigned, revoking)
+    return MemberProgress(progress.epoch, progress.epoch, progress.state, assigned, revoking)
 
 
 def _towards(
-    progress: Progress,
+    progress: MemberProgress,
     target: Partitions,
     target_epoch: int,
     owned: Owned | None,
     is_free: Callable[[uuid.UUID, int], bool],
-) -> Progress:
+) -> MemberProgress:
     kept: dict[uuid.UUID, dict[int, int]] = {}
     revoked: dict[uuid.UUID, dict[int, int]] = {}
     for topic, epochs in progress.assigned.items():
@@ -73,7 +73,7 @@ def _towards(
         for partition, epoch in epochs.items():
             (kept if partition in wanted else revoked).setdefault(topic, {})[partition] = epoch
     if revoked and _owns_some(revoked, owned):
-        return Progress(progress.epoch, progress.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
+        return MemberProgress(progress.epoch, progress.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
     must_wait = False
     for topic, partitions in target.items():
         had = kept.get(topic, {})
@@ -85,7 +85,7 @@ def _towards(
             else:
                 must_wait = True
     state = MemberState.UNRELEASED_PARTITIONS if must_wait else MemberState.STABLE
-    return Progress(target_epoch, progress.epoch, state, _sorted(kept), {})
+    return MemberProgress(target_epoch, progress.epoch, state, _sorted(kept), {})
 
 
 def _owns_some(held: Held, owned: Owned | None) -> bool:

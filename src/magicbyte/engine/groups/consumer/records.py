@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from magicbyte.engine.coordination.stored import read_stored, write_stored
-from magicbyte.engine.groups.consumer.members import Held, MemberState, Partitions, Progress, Subscriber
+from magicbyte.engine.groups.consumer.members import Held, MemberProgress, MemberState, Partitions, Subscriber
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.stored import consumer_group_current_member_assignment as current
 from magicbyte.engine.protocol.stored import consumer_group_target_assignment_member as target
@@ -53,7 +53,7 @@ class GroupRecord(NamedTuple):
     type: int
     group_id: str
     member_id: str
-    value: GroupEpoch | Subscriber | TargetEpoch | Partitions | Progress | None
+    value: GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress | None
 
 
 GROUP, TOPICS_OF_4_0, MEMBER, TARGET, TARGET_OF_MEMBER, CURRENT = 3, 4, 5, 6, 7, 8
@@ -103,7 +103,7 @@ def _stored(value: object, with_epochs: bool) -> Message | None:
                 server_assignor=value.assignor,
                 unknown_tags=_NO_CLASSIC_MEMBER,
             )
-        case Progress():
+        case MemberProgress():
             return current.ConsumerGroupCurrentMemberAssignmentValue(
                 member_epoch=value.epoch,
                 previous_member_epoch=value.previous_epoch,
@@ -149,7 +149,7 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
     return GroupRecord(kind, group_id, member_id, _read(kind, value))
 
 
-def _read(kind: int, data: bytes) -> GroupEpoch | Subscriber | TargetEpoch | Partitions | Progress:
+def _read(kind: int, data: bytes) -> GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress:
     if kind == GROUP:
         group = read_stored(ConsumerGroupMetadataValue, data, 0)
         return GroupEpoch(group.epoch, group.metadata_hash)
@@ -171,14 +171,14 @@ def _read(kind: int, data: bytes) -> GroupEpoch | Subscriber | TargetEpoch | Par
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             assignor=member.server_assignor,
         )
-    found = read_stored(current.ConsumerGroupCurrentMemberAssignmentValue, data, 0)
-    known = found.state in MemberState.__members__.values()
-    return Progress(
-        epoch=found.member_epoch,
-        previous_epoch=found.previous_member_epoch,
-        state=MemberState(found.state) if known else MemberState.UNKNOWN,
-        assigned=_read_held(found.assigned_partitions, found.member_epoch),
-        revoking=_read_held(found.partitions_pending_revocation, found.member_epoch),
+    stored = read_stored(current.ConsumerGroupCurrentMemberAssignmentValue, data, 0)
+    known = stored.state in MemberState.__members__.values()
+    return MemberProgress(
+        epoch=stored.member_epoch,
+        previous_epoch=stored.previous_member_epoch,
+        state=MemberState(stored.state) if known else MemberState.UNKNOWN,
+        assigned=_read_held(stored.assigned_partitions, stored.member_epoch),
+        revoking=_read_held(stored.partitions_pending_revocation, stored.member_epoch),
     )
 
 

@@ -1,0 +1,22 @@
+"""What waits for the pending append of a consumer group: requests, and deadlines that were reached."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from magicbyte.engine.coordination.effects import Caller
+from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+class WaitingHeartbeat(NamedTuple):
+    """A request that waits for the pending append of its group."""
+
+    caller: Caller
+    request: ConsumerGroupHeartbeatRequest
+
+
+class Expiry(NamedTuple):
+    """A deadline of a member that was reached while an append of its group was pending."""
+
+    what: str
+    member_id: str
