@@ -20,7 +20,7 @@ from magicbyte.engine.log.files.checkpoints import CLEAN_SHUTDOWN
 WRITTEN = {
     ("mirror", "target"), ("rescue", "target"), ("serve", "directory"), ("metadata import", "directory"),
     ("metadata export", "directory"),  # SQLite makes and removes the files of its write-ahead log
-    ("cluster up", "directory"), ("cluster down", "directory"),
+    ("cluster up", "directory"), ("cluster down", "directory"), ("metadata format", "directory"),
 }  # fmt: skip
 """Log directories that are written because they are named, by command and parameter."""
 IN_PLACE = ("in_place", "write")

@@ -45,17 +45,20 @@ OUTPUTS: dict[Place, list[str]] = {
     ("tour", "keep"): ["tour", "inventory", "INPUT", "--keep", "OUTPUT"],
     ("tour", "unpack"): ["tour", "INPUT", "--unpack", "OUTPUT"],
     ("migrate check", "html"): ["migrate", "check", "--request-log", "INPUT", "--html", "OUTPUT"],
+    ("metadata check", "out"): ["metadata", "check", "INPUT", "--repair", "--out", "OUTPUT"],
+    ("metadata export", "out"): ["metadata", "export", "INPUT", "--to-kraft", "OUTPUT"],
     ("pipeline materialize", "to"): ["pipeline", "materialize", "URL", "--to", "OUTPUT"],
 }
 """Outputs of commands that read something on this machine, with a command line."""
 WITHOUT_INPUTS = {
     ("mirror", "target"), ("mirror", "park"), ("serve", "directory"), ("metadata import", "directory"),
-    ("cluster up", "directory"), ("cluster down", "directory"),
+    ("cluster up", "directory"), ("cluster down", "directory"), ("metadata format", "directory"),
 }  # fmt: skip
 """Log directories that are written because they are named; the input is a cluster."""
 INPUTS = {
     *((name, "paths") for name in ("tour", "inventory", "cat", "verify", "salvage", "convert", "rebuild-index")),
     *((name, "paths") for name in ("compact", "retain", "schema check")),
+    ("metadata format", "password_file"), ("metadata export", "source"), ("metadata export", "logs"),
     ("dump", "segments"), ("dump", "files"), ("diff", "a"), ("diff", "b"), ("plan", "directories"),
     ("schema generate", "directory"), ("schema advise", "message"), ("schema advise", "samples_path"),
     ("schema diff", "old"), ("schema diff", "new"), ("schema size", "message"), ("schema size", "values_path"),
@@ -76,6 +79,7 @@ NO_PLACES = {
     "delete_retention", "delimiter", "depth", "dialect", "end", "group", "groups", "headers", "http", "ignore",
     "index_interval", "jars", "kafka", "key", "key_decoder_class", "listen", "master", "max_batch_bytes",
     "max_message_bytes", "max_unpacked", "memory", "min_lag", "name", "names", "offsets", "pages", "places", "prefix",
+    "cluster_id", "features", "level", "release", "roles", "standalone", "static", "users",
     "retention_bytes", "retention_ms", "segment_bytes", "settings", "since", "source", "states", "target", "template",
     "text", "throttle", "to_datetime", "topic", "topics", "until", "value_decoder_class", "version", "x_settings",
     "zookeeper", "transactional_id", "broker_settings",

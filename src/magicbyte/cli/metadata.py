@@ -15,7 +15,9 @@ import click
 from magicbyte.cli.base import CommandGroup
 from magicbyte.cli.brokers import parsed
 from magicbyte.cli.cat import parse_time
-from magicbyte.cli.options import form_of, format_option, json_option
+from magicbyte.cli.metadata_format import format_
+from magicbyte.cli.metadata_to_kraft import export_to, repair_to, to_kraft_options
+from magicbyte.cli.options import OutputPath, form_of, format_option, json_option
 from magicbyte.cli.output import complain, say, say_json
 from magicbyte.cli.render import many, table_lines
 from magicbyte.engine.addresses import zookeeper_addresses
@@ -25,7 +27,6 @@ from magicbyte.engine.printable import printable, time_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from magicbyte.cli.options import F
     from magicbyte.engine.cluster.events import Event
     from magicbyte.server.stores.znodes.transfer import Transferred
     from magicbyte.tools.offline.quorum import DescribedCluster, PastEvent
@@ -48,20 +49,14 @@ OURS: Final = frozenset(
 """Settings of topics that Kafka's brokers do not support."""
 
 
-def _both(command: F) -> F:
-    command = click.option("--zookeeper", required=True, callback=parsed(zookeeper_addresses),
-                           metavar="HOST:PORT[/PATH]",
-                           help="The ZooKeeper, with the cluster's chroot path if it has one.")(command)  # fmt: skip
-    return click.option("--dir", "directory", required=True, metavar="DIR",
-                        type=click.Path(exists=True, file_okay=False, path_type=Path),
-                        help="The log directory of a stopped broker.")(command)  # fmt: skip
-
-
 @click.group(cls=CommandGroup)
 def metadata() -> None:
-    """Show the metadata of a KRaft node; copy a stopped broker's to a ZooKeeper, or back, so that a broker of the other
-    kind takes over.
+    """Show the metadata of a KRaft node, format a directory for a new one; copy a stopped broker's metadata to a
+    ZooKeeper, or back, so that a broker of the other kind takes over.
     """
+
+
+metadata.add_command(format_, "format")
 
 
 @metadata.command(
@@ -178,17 +173,36 @@ def diff(old: str, new: str, topics: tuple[str, ...], form: str) -> None:
     examples=(
         "magicbyte metadata check kraft-combined-logs",
         "magicbyte metadata check disk-1/kafka disk-2/kafka",
+        "magicbyte metadata check kraft-combined-logs --repair --out repaired",
     ),
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option("--repair", is_flag=True, help="Write a directory from what can be read of the one at PATH, on which the "
+              "node starts, and say what was dropped.")  # fmt: skip
+@click.option("--out", type=OutputPath(folder=True), metavar="OUT", help="Of --repair: the directory, a new name.")
+@click.option("--node-id", type=click.IntRange(0), metavar="N", help="Of --repair: if no meta.properties says it.")
+@click.option("--cluster-id", metavar="ID", help="Of --repair: another cluster id, or one that no meta.properties "
+              "says.")  # fmt: skip
 @format_option
-def check(paths: tuple[str, ...], form: str) -> None:
+def check(
+    paths: tuple[str, ...], repair: bool, out: Path | None, node_id: int | None, cluster_id: str | None, form: str
+) -> None:
     """Say what Kafka would do with the log directories of a stopped KRaft node at its next start, or of a copy of them:
     whether it starts, and which folders it would rename to -stray or make empty.
 
     Give all log directories of one node. Nothing is changed, and logs of topics are not read. Status 1 if something
-    keeps the node from starting, or hides a folder.
+    keeps the node from starting, or hides a folder; with --repair if anything was dropped.
     """
+    from magicbyte.engine.log.files.outputs import refuse_overlap
+
+    if repair != (out is not None):
+        raise click.UsageError("expected --repair with --out OUT, or neither")
+    if out is not None:
+        if len(paths) != 1 or form != "text":
+            raise click.UsageError("--repair: expected one PATH, and no --format")
+        refuse_overlap(out, paths)
+        repair_to(paths[0], out, node_id, cluster_id)
+        return
     from magicbyte.cli.verify import finding_lines
     from magicbyte.tools.offline.quorum_check import check_node
 
@@ -327,10 +341,37 @@ def _section(title: str, rows: Iterable[list[str]]) -> list[str]:
     return ["", f"{title}:", *lines] if lines else []
 
 
-@metadata.command("export", examples=("magicbyte metadata export --dir data --zookeeper localhost:2181",))
-@_both
-def export(directory: Path, zookeeper: str) -> None:
-    """Write the metadata in DIR, of `magicbyte serve`, into a ZooKeeper, for a Kafka broker."""
+@metadata.command(
+    "export",
+    examples=(
+        "magicbyte metadata export --dir data --zookeeper localhost:2181",
+        "magicbyte metadata export data --to-kraft kraft-data --logs data --alone",
+        "magicbyte metadata export kraft-combined-logs@4200 --to-kraft earlier",
+    ),
+)
+@click.argument("source", required=False, metavar="[SOURCE[@OFFSET]]")
+@click.option("--dir", "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="The log directory of a stopped broker, with --zookeeper.")  # fmt: skip
+@click.option("--zookeeper", callback=parsed(zookeeper_addresses), metavar="HOST:PORT[/PATH]",
+              help="The ZooKeeper to write to, with the cluster's chroot path if it has one.")  # fmt: skip
+@to_kraft_options
+def export(source: str | None, directory: Path | None, zookeeper: str | None, **to_kraft: Any) -> None:
+    """Write the metadata in DIR, of `magicbyte serve`, into a ZooKeeper, for a Kafka broker. Or, with --to-kraft, those
+    of SOURCE into a new directory, on which a KRaft node of Kafka starts.
+
+    SOURCE is as for `metadata show`: a log directory of a KRaft node, with @OFFSET as after this offset, that of a
+    stopped broker of magicbyte, or zookeeper://HOST:PORT[/PATH]. Sources are not changed.
+    """
+    from magicbyte.engine.log.files.outputs import refuse_overlap
+
+    if to_kraft["out"] is not None:
+        if source is None or directory is not None or zookeeper is not None:
+            raise click.UsageError("--to-kraft: expected SOURCE, and neither --dir nor --zookeeper")
+        refuse_overlap(to_kraft["out"], [source] if Path(source).exists() else [])
+        export_to(_image_of(source), to_kraft, OURS)
+        return
+    if source is not None or directory is None or zookeeper is None:
+        raise click.UsageError("expected --dir DIR with --zookeeper, or SOURCE with --to-kraft OUT")
     done = _transfer(directory, zookeeper, to_zookeeper=True)
     for topic, names in done.left_out.items():
         complain(f"warning: {topic}: left out what Kafka's brokers do not have: {', '.join(names)}")
@@ -338,7 +379,11 @@ def export(directory: Path, zookeeper: str) -> None:
 
 
 @metadata.command("import", examples=("magicbyte metadata import --dir data --zookeeper localhost:2181",))
-@_both
+@click.option("--dir", "directory", required=True, metavar="DIR",
+              type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="The log directory of a stopped broker.")  # fmt: skip
+@click.option("--zookeeper", required=True, callback=parsed(zookeeper_addresses), metavar="HOST:PORT[/PATH]",
+              help="The ZooKeeper, with the cluster's chroot path if it has one.")  # fmt: skip
 def import_(directory: Path, zookeeper: str) -> None:
     """Write the metadata in a ZooKeeper into DIR, for `magicbyte serve`."""
     done = _transfer(directory, zookeeper, to_zookeeper=False)

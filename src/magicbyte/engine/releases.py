@@ -185,11 +185,32 @@ class Release(Struct, frozen=True):
         """
         return self.number >= (3, 6)
 
+    # ---- KRaft
+
+    @property
+    def metadata_version(self) -> int | None:
+        """The level of `metadata.version` that a new cluster has; None before 3.3, whose directories differ."""
+        return max((level for line, level in _METADATA_VERSIONS.items() if self.line >= line), default=None)
+
+    @property
+    def has_directory_ids(self) -> bool:
+        """Whether a formatted directory has an id (KIP-858)."""
+        return self.number >= (3, 7)
+
+    @property
+    def begins_with_snapshot(self) -> bool:
+        """Whether the first records of a cluster are in a snapshot of its metadata log, not in a file beside it."""
+        return self.number >= (4, 4)
+
     # ---- API versions
 
     def is_since(self, line: str) -> bool:
         """Return whether it belongs to this line, such as 2.8, or to a later one."""
         return self.line >= numbers(line)
+
+    def lines_reached(self, lines: Sequence[str]) -> int:
+        """Return the number of lines that it is since: the level of a feature that rose with each of them."""
+        return sum(self.is_since(line) for line in lines)
 
     def answered(self) -> dict[int, range]:
         """Return the versions that it answers, by API key, of the APIs in the table."""
@@ -258,6 +279,11 @@ MAGIC_NAMES: Final = ("0.9.0", "0.10.0", "0.11.0")
 """By magic: its name as `log.message.format.version`."""
 MAGIC_AS_RELEASE: Final = {str(magic): name for magic, name in enumerate(MAGIC_NAMES)}
 """Kafka's names of the formats that our settings also accept by magic: the oldest, which later brokers read, too."""
+_METADATA_VERSIONS: Final[Mapping[tuple[int, ...], int]] = {
+    (3, 3): 7, (3, 4): 8, (3, 5): 11, (3, 6): 14, (3, 7): 19, (3, 8): 20, (3, 9): 21,
+    (4, 0): 25, (4, 1): 27, (4, 2): 29, (4, 3): 30, (4, 4): 33,
+}  # fmt: skip
+"""By line: the level of `metadata.version` of a new cluster."""
 FIRST_WITH_FEATURES: Final = (2, 7)
 """The first protocol version whose brokers register the supported levels of features (KIP-584)."""
 _REGISTRATIONS: Final[Mapping[int, tuple[int, ...]]] = {5: FIRST_WITH_FEATURES, 4: (0, 10, 2), 3: (0, 10, 0), 2: (0, 9)}
@@ -520,6 +546,14 @@ _FORGOTTEN: Final[Mapping[str, frozenset[str]]] = {
 def first_with(key: int, version: int) -> str | None:
     """Return the first release line that has a version of a request. Its Java clients use that version as well."""
     return next((since for since, latest in _GREW.get(key, {}).items() if latest >= version), None)
+
+
+def release_of_level(level: int) -> Release:
+    """Return the first release line that has a level of `metadata.version`. Raises ValueError for an unknown one."""
+    line = next((line for line, most in _METADATA_VERSIONS.items() if most >= level), None)
+    if line is None:
+        raise ValueError(f"metadata.version {level}: expected up to {max(_METADATA_VERSIONS.values())}")
+    return Release.of(".".join(map(str, line)))
 
 
 def releases_of(answered: Mapping[int, range]) -> list[str]:

@@ -48,6 +48,7 @@ from magicbyte.engine.cluster.changes import (
     TopicDeleted,
     ZooKeeperMigrationChanged,
 )
+from magicbyte.engine.cluster.features import KRAFT_VERSION, METADATA_VERSION
 from magicbyte.engine.cluster.image import (
     AclBinding,
     ClusterImage,
@@ -86,8 +87,6 @@ E = TypeVar("E")
 Watch: TypeAlias = Callable[[Draft, ClusterChange], None]
 """Gets the cluster before a change, which must not be changed, and the change."""
 
-METADATA_VERSION: Final = "metadata.version"
-_KRAFT_VERSION: Final = "kraft.version"
 MIGRATING: Final = uuid.UUID(int=0)
 """The directory of a replica from before levels with directories."""
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -408,7 +407,7 @@ def _change_credential(draft: Draft, message: Any, *, is_removed: bool = False) 
 
 
 def _change_feature(draft: Draft, message: Any) -> None:
-    if message.name != _KRAFT_VERSION:  # the quorum's own, in its control records
+    if message.name != KRAFT_VERSION:  # the quorum's own, in its control records
         draft.apply(FeatureChanged(message.name, message.feature_level or None))
 
 

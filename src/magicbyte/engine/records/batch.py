@@ -306,8 +306,14 @@ def write_batch_header(
     BATCH_CRC.write(view, crc32c(view[ATTRIBUTES.start :]))
 
 
-def single_record(key: Buffer | None, value: Buffer | None, headers: Iterable[tuple[str, Buffer | None]] = ()) -> bytes:
-    """Return the uncompressed records section of a batch of one record, whose deltas are 0."""
+def single_record(
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Iterable[tuple[str, Buffer | None]] = (),
+    *,
+    offset_delta: int = 0,
+) -> bytes:
+    """Return an uncompressed record with its length. Its timestamp delta is 0. Alone it is a records section."""
     cells: list[Buffer] = [_size_of(key), key or b"", _size_of(value), value or b""]
     if headers:
         named = list(headers)
@@ -316,8 +322,8 @@ def single_record(key: Buffer | None, value: Buffer | None, headers: Iterable[tu
             cells += _size_of(name.encode()), name.encode(), _size_of(content), content or b""
     else:
         cells.append(_ONE_BYTE[0])
-    body = b"".join(cells)
-    return _varint(len(body) + 3) + b"\x00\x00\x00" + body
+    body = b"".join((b"\x00\x00", _varint(offset_delta), *cells))
+    return _varint(len(body)) + body
 
 
 def _size_of(content: Buffer | None) -> bytes:

@@ -42,8 +42,12 @@ class CopiedLogs:
 
 
 @contextlib.contextmanager
-def copied_logs(partitions: Collection[PartitionDirectory], out: Path) -> Iterator[CopiedLogs]:
+def copied_logs(
+    partitions: Collection[PartitionDirectory], out: Path, *, was_killed: bool = False
+) -> Iterator[CopiedLogs]:
     """Yield copies of partitions of one log directory, and of its checkpoints; after the block they are at `out`.
+
+    `was_killed`: take a directory that was not closed, whose logs the next broker recovers.
 
     `out` gets its name when all is durable, and after an error it does not exist. Raises LogDirectoryError for a log
     directory that is in use or was not closed, one that overlaps `out`, and an `out` that is not empty.
@@ -58,8 +62,11 @@ def copied_logs(partitions: Collection[PartitionDirectory], out: Path) -> Iterat
     refuse_overlap(out, inputs_of((), partitions))
     refuse_used(out)
     source = above.pop()
-    refuse_unsettled(files, source)
-    with whole_folder(out) as folder:
+    if was_killed and is_locked(Path(source, LOCK)):
+        raise LogDirectoryError(f"{source}: a broker is using this log directory; it must be stopped first")
+    if not was_killed:
+        refuse_unsettled(files, source)
+    with whole_folder(out, last=checkpoints.META_PROPERTIES) as folder:
         names = set()
         for each in partitions:
             _copy(Path(each.path), folder / Path(each.path).name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.engine.extras import require
 from magicbyte.engine.internal_topics import CLUSTER_METADATA
+from magicbyte.engine.log.files.directory import LOG
 from magicbyte.engine.log.files.filesystem import is_locked
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.tools.offline.quorum import DescribedCluster, Note, quorum_folder, read_bootstrap, read_quorum
@@ -31,7 +32,8 @@ def read_metadata(given: str, at: int | None = None) -> DescribedCluster:
     CorruptRecordError for damage, NetworkError, and MissingExtraError without a client for ZooKeeper.
     """
     directory = Path(given)
-    has_log = (directory / f"{CLUSTER_METADATA}-0").exists()
+    folder = directory / f"{CLUSTER_METADATA}-0"
+    has_log = folder.exists() and (any(folder.glob(f"*{LOG}")) or not any(folder.glob("*.checkpoint")))
     if not given.startswith(ZOOKEEPER) and (has_log or not _has_tree(directory)):
         formatted = None if has_log else read_bootstrap(given)
         return read_quorum(quorum_folder(given), at) if formatted is None else formatted

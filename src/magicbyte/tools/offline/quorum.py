@@ -24,7 +24,7 @@ from magicbyte.engine.log.files.filesystem import file_system
 from magicbyte.engine.log.files.reader import read_chunks
 from magicbyte.engine.records.control import ControlType, parse_control_record
 from magicbyte.engine.records.decode import DecodeOptions, decode_rows
-from magicbyte.engine.records.layout import CONTROL_BIT
+from magicbyte.engine.records.layout import CONTROL_BIT, PARTITION_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.changes import ClusterChange
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 """The records with which a new metadata log begins: in the log directory, made when it is formatted."""
+FIRST_SNAPSHOT: Final = f"{CLUSTER_METADATA}-0/{0:020}-{0:010}.checkpoint"
+"""The same of 4.4 and later; in earlier releases the first voters of a dynamic quorum."""
 _SNAPSHOT: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _RECORDS: Final = DecodeOptions(headers=False, control=True)
 
@@ -54,7 +56,7 @@ class DescribedCluster:
     """What the metadata log of a node says, or a tree of nodes (`metadata_sources.py`).
 
     `path`: its folder. `start`: the file name of the snapshot that it was read from, None without one. `end`: the
-    offset after the last record read, None of a tree. `notes`: what was passed over.
+    offset after the last record read, None of a tree. `notes`: what was passed over. `epoch`: of that record.
     """
 
     path: str
@@ -62,6 +64,7 @@ class DescribedCluster:
     start: str | None
     end: int | None
     notes: Sequence[Note]
+    epoch: int = 0
 
     def to_json(self, topics: Collection[str] | None = None) -> dict[str, Any]:
         """Return where the image is from, and the image."""
@@ -88,6 +91,7 @@ class _QuorumRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     is_control: bool
+    epoch: int
 
 
 def quorum_folder(path: str) -> PartitionDirectory:
@@ -102,34 +106,46 @@ def quorum_folder(path: str) -> PartitionDirectory:
     raise LogDirectoryError(f"{path}: {what}: expected one folder {CLUSTER_METADATA}-0")
 
 
-def read_quorum(folder: PartitionDirectory, at: int | None = None) -> DescribedCluster:
+def read_quorum(folder: PartitionDirectory, at: int | None = None, *, salvages: bool = False) -> DescribedCluster:
     """Read a metadata log up to the offset `at`, by default to its end.
 
     A torn last batch ends the log, as for Kafka. Raises LogDirectoryError if records before the log's start are
     missing, or `at` lies before the first record, and CorruptRecordError for other damage, with file and position.
+    `salvages`: other damage ends the log, too, and a damaged snapshot is passed over; notes say so.
     """
     notes = list[Note]()
     end = None if at is None else at + 1
-    fold, begin, start = _begin(folder, end, notes)
-    position, has_data = begin, start is not None
-    for record in _log(folder, begin, end, notes):
-        _add(fold, record)
-        position, has_data = record.offset + 1, has_data or not record.is_control
+    fold, begin, start = _begin(folder, end, notes, salvages=salvages)
+    position, has_data, epoch = begin, start is not None, 0 if start is None else int(start[21:31])
+    try:
+        for record in _log(folder, begin, end, notes):
+            _add(fold, record)
+            position, has_data, epoch = record.offset + 1, has_data or not record.is_control, record.epoch
+    except CorruptRecordError as error:
+        if not salvages:
+            raise
+        notes.append(Note(f"{error}: the log ends before offset {position}, what follows is dropped", is_damage=True))
     if not has_data and (bootstrap := _bootstrap_of(folder)) is not None:
         return _read_bootstrap(folder.files, bootstrap, folder.path, position)
     if fold.has_open_transaction:
         notes.append(Note("a transaction is open at the end: its records do not count"))
-    return DescribedCluster(folder.path, fold.image(position - 1), start, position, tuple(notes))
+    return DescribedCluster(folder.path, fold.image(position - 1), start, position, tuple(notes), epoch)
 
 
 def read_bootstrap(path: str) -> DescribedCluster | None:
-    """Return what a formatted directory starts with, None without its `bootstrap.checkpoint`: no node has used it yet.
+    """Return what a formatted directory starts with, None for one that is not: no node has used it yet.
 
     Raises CorruptRecordError.
     """
-    files, inside = file_system(path)
-    entry = _named(files, inside, BOOTSTRAP)
+    files, entry = bootstrap_of(path)
     return None if entry is None else _read_bootstrap(files, entry, path, 0)
+
+
+def bootstrap_of(path: str) -> tuple[FileSystem, FileEntry | None]:
+    """Return the file with which the log of a formatted directory begins, None without one, and where it is."""
+    files, inside = file_system(path)
+    folder, _, name = FIRST_SNAPSHOT.partition("/")
+    return files, _named(files, inside, BOOTSTRAP) or _named(files, f"{inside}/{folder}", name)
 
 
 def _bootstrap_of(folder: PartitionDirectory) -> FileEntry | None:
@@ -147,7 +163,7 @@ def _named(files: FileSystem, path: str, name: str) -> FileEntry | None:
 def _read_bootstrap(files: FileSystem, entry: FileEntry, path: str, end: int) -> DescribedCluster:
     fold = MetadataFold()
     if not _read_snapshot(files, entry, fold):
-        raise CorruptRecordError("bootstrap.checkpoint", expected="a footer", found="none").locate(path=entry.path)
+        raise CorruptRecordError("first snapshot", expected="a footer", found="none").locate(path=entry.path)
     return DescribedCluster(path, fold.image(-1), entry.name, end, (Note("the log has no records yet"),))
 
 
@@ -205,7 +221,13 @@ class ClusterDifference:
 
 
 def _begin(
-    folder: PartitionDirectory, end: int | None, notes: list[Note], watch: Watch | None = None, *, oldest: bool = False
+    folder: PartitionDirectory,
+    end: int | None,
+    notes: list[Note],
+    watch: Watch | None = None,
+    *,
+    oldest: bool = False,
+    salvages: bool = False,
 ) -> tuple[MetadataFold, int, str | None]:
     """Return the image to continue, the offset from which the log continues it, and the snapshot it was read from.
 
@@ -222,8 +244,14 @@ def _begin(
         begin, fold = int(entry.name[:20]), MetadataFold(watch=watch)
         if begin < first:
             break
-        if _read_snapshot(folder.files, entry, fold):
-            return fold, begin, entry.name
+        try:
+            if _read_snapshot(folder.files, entry, fold):
+                return fold, begin, entry.name
+        except CorruptRecordError as error:
+            if not salvages:
+                raise
+            notes.append(Note(f"{error}: the snapshot is passed over", is_damage=True))
+            continue
         notes.append(Note(f"{entry.name}: it has no footer, so it is incomplete: passed over", is_damage=True))
     if first:
         raise LogDirectoryError(
@@ -279,12 +307,15 @@ def _log(folder: PartitionDirectory, begin: int, end: int | None, notes: list[No
 
 def _records(chunk: Chunk, path: str) -> Iterator[_QuorumRecord]:
     table = chunk.table
+    epochs = table.gather(PARTITION_LEADER_EPOCH).tolist()
     for row in range(len(table)):
         is_control = bool(int(table.attributes[row]) & CONTROL_BIT)
         try:
             for columns in decode_rows(table, [row], _RECORDS):
                 for each in columns:
-                    yield _QuorumRecord(path, each.offset, each.timestamp, each.key, each.value, is_control)
+                    yield _QuorumRecord(
+                        path, each.offset, each.timestamp, each.key, each.value, is_control, epochs[row]
+                    )
         except CorruptRecordError as error:
             raise error.locate(path=chunk.path, shift=chunk.position) from None
 

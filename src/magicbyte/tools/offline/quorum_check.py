@@ -36,7 +36,7 @@ from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.fields import id_text
 from magicbyte.tools.offline.findings import NOTHING, Finding, Severity, of_left_out
-from magicbyte.tools.offline.quorum import BOOTSTRAP, DescribedCluster, read_quorum
+from magicbyte.tools.offline.quorum import DescribedCluster, bootstrap_of, read_quorum
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.image import PartitionImage
@@ -172,7 +172,7 @@ def _metadata(
         why = "keep the one in metadata.log.dir, or in the first directory of log.dirs"
         return None, [Finding(_ERROR, logs[1].path, "metadata log", "one", str(len(logs)), why)]
     if not logs:
-        is_formatted = any(files_have(each, BOOTSTRAP) for each in paths)
+        is_formatted = any(bootstrap_of(each)[1] is not None for each in paths)
         return None, [_no_log(paths[0], is_formatted=is_formatted, has_users=has_users)]
     folder = logs[0]
     try:

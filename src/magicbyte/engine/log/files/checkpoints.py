@@ -9,7 +9,7 @@ import binascii
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -31,6 +31,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 QUORUM_STATE = "quorum-state"  # in the folder of __cluster_metadata
 MESSAGE_DIALECT = "message.dialect"
 
+_NO_ID = "A" * 22
 _INTEGER = re.compile(rb"-?[0-9]{1,19}")
 
 
@@ -154,6 +155,12 @@ def parse_meta_properties(content: bytes) -> MetaProperties:
     return MetaProperties(version, node_id, properties.get("cluster.id"), properties.get("directory.id"), properties)
 
 
+def format_meta_properties(node_id: int, cluster_id: str, directory_id: str | None) -> bytes:
+    """Return the `meta.properties` of a KRaft node. `directory_id`: None for releases before 3.7."""
+    named = {"node.id": node_id, "directory.id": directory_id, "version": 1, "cluster.id": cluster_id}
+    return "".join(f"{name}={value}\n" for name, value in named.items() if value is not None).encode()
+
+
 def parse_clean_shutdown(content: bytes) -> CleanShutdown:
     """Return the content of a clean shutdown marker. Raises CorruptRecordError."""
     if not content:
@@ -179,6 +186,17 @@ def parse_quorum_state(content: bytes) -> dict[str, Any]:
     if not isinstance(state, dict) or "data_version" not in state:
         raise CorruptRecordError("quorum state", expected="an object with data_version", found=type(state).__name__)
     return state
+
+
+def format_quorum_state(epoch: int, voters: Sequence[int] | None) -> bytes:
+    """Return the state of a KRaft voter that knows the last epoch and no leader. `voters`: None if they are records."""
+    state: dict[str, Any] = {"leaderId": -1, "leaderEpoch": epoch, "votedId": -1}
+    if voters is None:
+        state |= {"votedDirectoryId": _NO_ID, "data_version": 1}
+    else:
+        ids = [{"voterId": each} for each in voters]
+        state = {"clusterId": "", **state, "appliedOffset": 0, "currentVoters": ids, "data_version": 0}
+    return json.dumps(state, separators=(",", ":")).encode()
 
 
 def format_clean_shutdown(marker: CleanShutdown) -> bytes:

@@ -270,10 +270,11 @@ def put_whole(path: str | Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder to fill. At the end of the block it gets the name `path`; an empty folder there gets its content.
+def whole_folder(path: Path, *, is_durable: bool = False, last: str = "") -> Iterator[Path]:
+    """Yield a folder to fill. At the end of the block it gets the name `path`; a folder there gets its content.
 
-    After any error in the block `path` is unchanged. Nothing is synced.
+    After any error in the block `path` is unchanged. With `is_durable` all of it is on the disk before it gets its
+    name. Into a folder that is there, the entry named `last` goes last.
     """
     target = Path(os.path.realpath(path))
     is_there = target.exists()
@@ -283,16 +284,34 @@ def whole_folder(path: Path) -> Iterator[Path]:
     scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=above))
     try:
         yield scratch
-        if is_there:  # it may be the current folder of a process, so it stays the same
-            for each in sorted(scratch.iterdir()):
+        if is_durable:
+            sync_tree(scratch)
+        if is_there:  # it may be the current folder of a process, or a mount, so it stays the same
+            for each in sorted(scratch.iterdir(), key=lambda entry: (entry.name == last, entry.name)):
+                if is_durable and each.name == last:
+                    sync_directory(target)
                 each.rename(target / each.name)
             scratch.rmdir()
         else:
             scratch.chmod(_mode(target, 0o777))
             scratch.rename(target)
+        if is_durable:
+            sync_directory(target if is_there else target.parent)
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+
+
+def sync_tree(folder: Path) -> None:
+    """Make a folder durable, with all files and folders in it."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            descriptor = os.open(f"{path}/{name}", os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_directory(Path(path))
 
 
 def is_written_directly(path: str | Path) -> bool:
