@@ -18,7 +18,7 @@ from magicbyte.engine.cluster.metadata_batches import QuorumVoter, snapshot, vot
 from magicbyte.engine.cluster.metadata_fold import records_of
 from magicbyte.engine.cluster.quorum_image import TakingOver, quorum_image
 from magicbyte.engine.errors import CorruptRecordError, InvalidRequestError, LogDirectoryError
-from magicbyte.engine.internal_topics import CLUSTER_METADATA
+from magicbyte.engine.internal_topics import CLUSTER_METADATA, INTERNAL
 from magicbyte.engine.log.files.checkpoints import (
     CLEAN_SHUTDOWN,
     LEADER_EPOCHS,
@@ -267,12 +267,18 @@ def _image(
     except InvalidRequestError as error:
         raise LogDirectoryError(f"{source.path}: {error}") from error
     if options.logs is not None and not options.repairs:
-        _refuse_strays(image, node_id, logs, options.logs)
+        empty = _refuse_strays(image, node_id, logs, options.logs, is_lazy=not is_quorum)
+        left_out += [f"folder of {key}: it has no records yet" for key in empty]
     return image, left_out, directory_id
 
 
-def _refuse_strays(image: ClusterImage, node_id: int, logs: Sequence[PartitionDirectory], path: Path) -> None:
-    """Raise LogDirectoryError for a folder that Kafka would rename, and a partition that it would make empty."""
+def _refuse_strays(
+    image: ClusterImage, node_id: int, logs: Sequence[PartitionDirectory], path: Path, *, is_lazy: bool
+) -> list[TopicPartition]:
+    """Raise LogDirectoryError for a folder that Kafka would rename, and a partition that it would make empty.
+
+    `is_lazy`: brokers of the source make folders of internal topics at their first record. Returns those without one.
+    """
     there = {_key(each): each for each in logs}
     for key, folder in there.items():
         partition = image.partition(key)
@@ -281,8 +287,11 @@ def _refuse_strays(image: ClusterImage, node_id: int, logs: Sequence[PartitionDi
                 f"{folder.path}: the metadata do not give partition {key} to node {node_id}: "
                 "Kafka would rename its folder to -stray"
             )
-    for key in _without_folders(image, node_id, there):
-        raise LogDirectoryError(f"{path}: no folder of {key}: Kafka would make an empty one")
+    empty = list(_without_folders(image, node_id, there))
+    for key in empty:
+        if not (is_lazy and key.topic in INTERNAL):
+            raise LogDirectoryError(f"{path}: no folder of {key}: Kafka would make an empty one")
+    return empty
 
 
 def _without_folders(image: ClusterImage, node_id: int, there: Collection[TopicPartition]) -> Iterator[TopicPartition]:
