@@ -38,6 +38,7 @@ OUTPUTS: dict[Place, list[str]] = {
     ("retain", "out"): ["retain", "INPUT", "--bytes", "0", "--out", "OUTPUT"],
     ("serve", "overlay"): ["serve", "--dir", "INPUT", "--overlay", "OUTPUT"],
     ("rescue", "work"): ["rescue", "INPUT", "--to", "./rescued", "--work", "OUTPUT"],
+    ("rescue", "kraft"): ["rescue", "INPUT", "--to-kraft", "OUTPUT"],
     ("salvage", "out"): ["salvage", "INPUT", "--out", "OUTPUT"],
     ("convert", "out"): ["convert", "INPUT", "--to", "v1", "--out", "OUTPUT"],
     ("rebuild-index", "out"): ["rebuild-index", "INPUT", "--out", "OUTPUT"],
@@ -65,6 +66,7 @@ INPUTS = {
     ("schema show", "message"),
     ("schema size", "proposed_path"), ("serve", "path"), ("metadata export", "directory"), ("metadata show", "path"),
     ("metadata history", "path"), ("metadata diff", "old"), ("metadata diff", "new"), ("metadata check", "paths"),
+    ("rescue", "metadata"),
     ("rescue", "backup"), ("pipeline materialize", "url"), ("pipeline run", "file"), ("topics reassign", "path"),
     ("cluster status", "directory"), ("migrate status", "directories"), ("migrate next", "directories"),
     *(

@@ -17,8 +17,8 @@ _HEAP: Final = "512m"
 _TROUBLE: Final = re.compile(
     r"stray|\b(ERROR|FATAL)\b|truncat|corrupt|[Rr]ecovering unflushed|Could not find", re.IGNORECASE
 )
-_USUAL: Final = re.compile(r"partition=__cluster_metadata-0")
-"""The metadata log is recovered at each start, and begins again at a snapshot without records after it."""
+_USUAL: Final = re.compile(r"partition=__cluster_metadata-0|apiKey=CONTROLLER_REGISTRATION")
+"""The metadata log is recovered at each start. A controller registers before it is active, and repeats that."""
 
 
 @contextmanager

@@ -156,7 +156,7 @@ def diff(old: str, new: str, topics: tuple[str, ...], form: str) -> None:
     """
     from magicbyte.tools.offline.quorum import ClusterDifference
 
-    compared = ClusterDifference.of(_image_of(old), _image_of(new), topics or None)
+    compared = ClusterDifference.of(image_of(old), image_of(new), topics or None)
     for each in (compared.old, compared.new):
         for note in each.notes:
             complain(f"note: {each.path}: {note}")
@@ -219,7 +219,8 @@ def check(
         sys.exit(1)
 
 
-def _image_of(given: str) -> DescribedCluster:
+def image_of(given: str) -> DescribedCluster:
+    """Return the cluster at PATH[@OFFSET]."""
     from magicbyte.tools.offline.metadata_sources import read_metadata
 
     path, _, offset = given.rpartition("@")
@@ -368,7 +369,7 @@ def export(source: str | None, directory: Path | None, zookeeper: str | None, **
         if source is None or directory is not None or zookeeper is not None:
             raise click.UsageError("--to-kraft: expected SOURCE, and neither --dir nor --zookeeper")
         refuse_overlap(to_kraft["out"], [source] if Path(source).exists() else [])
-        export_to(_image_of(source), to_kraft, OURS)
+        export_to(image_of(source), to_kraft, OURS)
         return
     if source is not None or directory is None or zookeeper is None:
         raise click.UsageError("expected --dir DIR with --zookeeper, or SOURCE with --to-kraft OUT")

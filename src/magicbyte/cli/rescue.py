@@ -6,20 +6,22 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
-from magicbyte.cli.brokers import client_of
+from magicbyte.cli.brokers import client_of, parsed
 from magicbyte.cli.client_settings import client_options
 from magicbyte.cli.output import bad, complain, good, say, say_json
 from magicbyte.cli.progress import progress
 from magicbyte.cli.render import many, size_text
+from magicbyte.engine.releases import LINES, Release, release_meant
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import TopicPartition
+    from magicbyte.tools.rescue.kraft import KraftReceipt, KraftTarget
     from magicbyte.tools.rescue.receipt import RescuedPartition, RescueReceipt
 
 
@@ -41,8 +43,21 @@ def _unpacked(context: click.Context, parameter: click.Parameter, value: str | N
     ),
 )
 @click.argument("backup", type=click.Path(exists=True, path_type=Path))
-@click.option("--to", "target", required=True, metavar="HOST:PORT|DIR", help="Brokers of the cluster to produce into, "
+@click.option("--to", "target", metavar="HOST:PORT|DIR", help="Brokers of the cluster to produce into, "
               "or a new log directory: a name with a slash, such as ./rescued.")  # fmt: skip
+@click.option("--to-kraft", "kraft", type=options.OutputPath(folder=True), metavar="DIR", help="Instead of --to: a new "
+              "log directory on which a KRaft node of Kafka starts, with the same offsets and groups.")  # fmt: skip
+@click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, metavar="N",
+              help="Of --to-kraft: the node.id.")  # fmt: skip
+@click.option("--cluster-id", metavar="ID", help="Of --to-kraft: the id of the cluster.  [default: a random one]")
+@click.option("--release", metavar="RELEASE", callback=parsed(release_meant),
+              help=f"Of --to-kraft: the release of Kafka that starts on it.  [default: {LINES[-1]}]")  # fmt: skip
+@click.option("--metadata", metavar="SOURCE[@OFFSET]", help="Of --to-kraft: settings, ids, ACLs, quotas and users of "
+              "this cluster, as for `metadata show`.")  # fmt: skip
+@click.option("--keep-retention", is_flag=True, help="Of --to-kraft: leave the retention of topics as it is. "
+              "By default it is -1, so that Kafka deletes nothing.")  # fmt: skip
+@click.option("--keep-commit-times", is_flag=True, help="Of --to-kraft: leave the times of commits. By default they "
+              "are now, so that Kafka expires no offsets.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Report sound data, losses and the plan; write nothing "
               "to the target.")  # fmt: skip
 @click.option("--work", type=options.OutputPath(folder=True), metavar="DIR", help="A folder for intermediate "
@@ -58,7 +73,8 @@ def _unpacked(context: click.Context, parameter: click.Parameter, value: str | N
 @client_options
 def rescue(
     backup: Path,
-    target: str,
+    target: str | None,
+    kraft: Path | None,
     dry_run: bool,
     work: Path | None,
     topics: tuple[str, ...],
@@ -67,6 +83,7 @@ def rescue(
     as_json: bool,
     max_batch_bytes: int,
     threads: int,
+    **of_kraft: Any,
 ) -> None:
     """Restore old logs from BACKUP into a running cluster or a new log directory, in one step.
 
@@ -78,9 +95,14 @@ def rescue(
     Exit status: 0 everything was sound and is at the target, 1 records were lost, as reported, 2 wrong use or a
     failure to write.
     """
+    from magicbyte.engine.log.files.outputs import refuse_overlap
     from magicbyte.tools.rescue.rescue import ClusterTarget, RescueOptions, rescue_into
 
-    folder = options.log_directory_or_none(target, "--to")
+    if (target is None) == (kraft is None):
+        raise click.UsageError("expected either --to or --to-kraft")
+    if kraft is not None:
+        refuse_overlap(kraft, [backup])
+    folder = kraft if target is None else options.log_directory_or_none(target, "--to")
     if work is None:
         work = Path(f"{backup.resolve().name if folder is None else folder.resolve()}.rescue")
     chosen = RescueOptions(
@@ -91,9 +113,14 @@ def rescue(
         unpacked=max_unpacked,
         threads=threads,
         is_dry=dry_run,
+        kraft=None if kraft is None else _kraft_target(**of_kraft),
     )
     try:
-        to = ClusterTarget(target, functools.partial(client_of, target, option="--to")) if folder is None else folder
+        if folder is None:
+            assert target is not None
+            to: ClusterTarget | Path = ClusterTarget(target, functools.partial(client_of, target, option="--to"))
+        else:
+            to = folder
         receipt = rescue_into(backup, to, work, chosen)
     except KeyboardInterrupt:
         complain(f"stopped: the same command continues, with the work in {work}")
@@ -104,6 +131,38 @@ def rescue(
         say(*_lines(receipt))
     if not receipt.is_complete:
         click.get_current_context().exit(1)
+
+
+def _kraft_target(
+    *,
+    node_id: int,
+    cluster_id: str | None,
+    release: Release | None,
+    metadata: str | None,
+    keep_retention: bool,
+    keep_commit_times: bool,
+) -> KraftTarget:
+    from magicbyte.access.clock import SystemClock
+    from magicbyte.cli.metadata import image_of
+    from magicbyte.tools.offline.quorum_format import parse_id
+    from magicbyte.tools.rescue.kraft import KraftTarget
+
+    chosen = release or Release.of(LINES[-1])
+    if chosen.metadata_version is None:
+        raise click.UsageError(f"--release {chosen.version}: expected 3.3 or later")
+    try:
+        known_id = None if cluster_id is None else parse_id(cluster_id)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    return KraftTarget(
+        node_id,
+        chosen,
+        SystemClock().now_ms(),
+        cluster_id=known_id,
+        image=None if metadata is None else image_of(metadata).image,
+        keeps_retention=keep_retention,
+        keeps_commit_times=keep_commit_times,
+    )
 
 
 @contextlib.contextmanager
@@ -129,6 +188,8 @@ def _lines(receipt: RescueReceipt) -> Iterator[str]:
     for group in receipt.groups:
         name = "{}-{}".format(*group.source)
         yield f"group {group.group}: {name}: offset {group.offset} is {group.translation.offset} there"
+    if receipt.kraft is not None:
+        yield from _kraft_lines(receipt.kraft)
     for kept in receipt.kept_groups:
         yield f"group {kept}: its offsets are in the directory"
     for name, why in receipt.groups_left_out.items():
@@ -139,6 +200,14 @@ def _lines(receipt: RescueReceipt) -> Iterator[str]:
         yield "the topics created by this run keep all records, with retention.ms=-1, until you set it"
         yield f"the topic {OFFSET_TOPIC} at the target maps old offsets to new ones; it can be deleted"
     yield _last_line(receipt)
+
+
+def _kraft_lines(made: KraftReceipt) -> Iterator[str]:
+    yield f"node {made.node_id} of cluster {made.cluster_id}, metadata.version {made.metadata_version}"
+    if made.unlimited:
+        yield f"retention.ms and retention.bytes are -1, until you set them: {', '.join(made.unlimited)}"
+    if made.renewed_commits:
+        yield f"the commit time is now that of the rescue: {many(made.renewed_commits, 'group offset')}"
 
 
 def _partition_lines(rescued: RescuedPartition, receipt: RescueReceipt) -> Iterator[str]:

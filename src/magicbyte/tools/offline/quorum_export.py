@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -90,6 +90,22 @@ class ExportOptions(NamedTuple):
     repairs: bool = False
 
 
+class ExportedOwner(NamedTuple):
+    """Whose directory is written: the node, the directory's own id, the cluster."""
+
+    node_id: int
+    directory_id: uuid.UUID
+    cluster_id: str
+
+
+class MetadataStart(NamedTuple):
+    """Where a metadata log begins: the offset after its snapshot, the epoch of its last record, the last epoch."""
+
+    end: int
+    epoch: int
+    term: int
+
+
 class ExportedNode(NamedTuple):
     """A directory that was written: of which node and cluster, up to which offset, and what it does not have."""
 
@@ -124,21 +140,12 @@ def export_to_kraft(source: DescribedCluster, out: Path, options: ExportOptions,
     cluster_id = _cluster_id(source, owner, options)
     term = _read(lambda: _last_term(source), options, left_out) or 0
     end, epoch = _end(source, image)
-    files = _metadata_files(image, QuorumVoter(node_id, directory_id, *(options.listener or ("", "", 0))), end, epoch,
-                            now_ms, is_dynamic=options.listener is not None, term=max(epoch, term))  # fmt: skip
-    named_id = id_text(directory_id) if options.release.has_directory_ids else None
+    start = MetadataStart(end, epoch, max(epoch, term))
+    node = ExportedOwner(node_id, directory_id, cluster_id)
     with _folder(out, logs, options) as folder:
-        for name, content in files.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            put_file(LocalFiles(), str(folder / name), content)
-        (folder / _snapshot_name(end, epoch)).chmod(_READ_ONLY)
+        put_metadata(folder, image, node, start, options, now_ms)
         for each in logs:
             _give_id(folder / Path(each.path).name, image, each)
-        if (folder / CLEAN_SHUTDOWN).exists():
-            marker = CleanShutdown(0, -1) if options.release.names_broker_epoch else CleanShutdown(None, None)
-            put_file(LocalFiles(), str(folder / CLEAN_SHUTDOWN), format_clean_shutdown(marker))
-        properties = format_meta_properties(node_id, cluster_id, named_id)
-        put_file(LocalFiles(), str(folder / META_PROPERTIES), properties)
     return ExportedNode(
         out, node_id, cluster_id, _snapshot_name(end, epoch), image, [_key(each) for each in logs], left_out
     )
@@ -374,20 +381,35 @@ def _snapshot_name(end: int, epoch: int) -> str:
     return f"{CLUSTER_METADATA}-0/{end:020}-{epoch:010}.checkpoint"
 
 
-def _metadata_files(
-    image: ClusterImage, voter: QuorumVoter, end: int, epoch: int, now_ms: int, *, is_dynamic: bool, term: int
-) -> Mapping[str, bytes]:
-    """Return the files of the metadata log. It continues a snapshot, and has no record yet."""
-    controls = voters_of([voter]) if is_dynamic else []
-    batches = snapshot(records_of(image), epoch=epoch, written_ms=now_ms, contained_ms=now_ms, controls=controls)
-    folder = f"{CLUSTER_METADATA}-0"
-    return {
-        f"{folder}/{end:020}{LOG}": b"",
-        _snapshot_name(end, epoch): b"".join(batches),
-        f"{folder}/{QUORUM_STATE}": format_quorum_state(term, None if is_dynamic else [voter.node_id]),
-        f"{folder}/{LEADER_EPOCHS}": format_leader_epochs([LeaderEpoch(epoch, end)]),
-        f"{folder}/{PARTITION_METADATA}": format_partition_metadata(PartitionMetadata(0, uuid.UUID(int=1))),
+def put_metadata(
+    folder: Path, image: ClusterImage, owner: ExportedOwner, start: MetadataStart, options: ExportOptions, now_ms: int
+) -> None:
+    """Put the metadata log of a node into its log directory, and `meta.properties` last. Each file is durable.
+
+    The log continues a snapshot, and has no record yet. A mark of a clean stop gets the form of the release.
+    """
+    is_dynamic = options.listener is not None
+    controls = []
+    if options.listener is not None:
+        controls = voters_of([QuorumVoter(owner.node_id, owner.directory_id, *options.listener)])
+    batches = snapshot(records_of(image), epoch=start.epoch, written_ms=now_ms, contained_ms=now_ms, controls=controls)
+    log, name = f"{CLUSTER_METADATA}-0", _snapshot_name(start.end, start.epoch)
+    directory_id = id_text(owner.directory_id) if options.release.has_directory_ids else None
+    contents = {
+        f"{log}/{start.end:020}{LOG}": b"",
+        name: b"".join(batches),
+        f"{log}/{QUORUM_STATE}": format_quorum_state(start.term, None if is_dynamic else [owner.node_id]),
+        f"{log}/{LEADER_EPOCHS}": format_leader_epochs([LeaderEpoch(start.epoch, start.end)]),
+        f"{log}/{PARTITION_METADATA}": format_partition_metadata(PartitionMetadata(0, uuid.UUID(int=1))),
     }
+    if (folder / CLEAN_SHUTDOWN).exists():
+        marker = CleanShutdown(0, -1) if options.release.names_broker_epoch else CleanShutdown(None, None)
+        contents[CLEAN_SHUTDOWN] = format_clean_shutdown(marker)
+    contents[META_PROPERTIES] = format_meta_properties(owner.node_id, owner.cluster_id, directory_id)
+    (folder / log).mkdir()
+    for file, content in contents.items():
+        put_file(LocalFiles(), str(folder / file), content)
+    (folder / name).chmod(_READ_ONLY)
 
 
 def _give_id(folder: Path, image: ClusterImage, source: PartitionDirectory) -> None:

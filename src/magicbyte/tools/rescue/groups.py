@@ -24,7 +24,7 @@ def stored_groups(partitions: Iterable[PartitionDirectory]) -> tuple[StoredGroup
     damaged = []
     for each in partitions:
         try:
-            loaded = _loaded(each)
+            loaded = loaded_groups(each)
         except CorruptRecordError as error:
             damaged.append(f"{each.name}: {error}")
             continue
@@ -36,7 +36,8 @@ def stored_groups(partitions: Iterable[PartitionDirectory]) -> tuple[StoredGroup
     return dict(sorted(groups.items())), damaged
 
 
-def _loaded(partition: PartitionDirectory) -> LoadedPartition:
+def loaded_groups(partition: PartitionDirectory) -> LoadedPartition:
+    """Return the groups and offsets in a partition of `__consumer_offsets`. Raises CorruptRecordError."""
     loading = Loading()
     for chunk in SegmentReader(partition).chunks():
         loading.read(chunk.table.buffer[: chunk.table.end])

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from magicbyte.tools.mirror.group_sync import GroupOffset
     from magicbyte.tools.offline.salvage import SalvageReport
     from magicbyte.tools.rescue.backup import BackupReplica, Omission
+    from magicbyte.tools.rescue.kraft import KraftReceipt
 
 _COUNTED = DecodeOptions(keys=False, values=False, headers=False)
 
@@ -132,7 +133,8 @@ class RescueReceipt:
     `left_out` and `groups_left_out`: partitions and groups that are not at the target, with reasons. `missing`:
     partitions absent from the backup, below others of their topics. `gaps`: what checkpoints and other files prove to
     be missing. `kept_groups`: groups whose offsets are in the new directory unchanged. `is_of_cluster`: the target is a
-    cluster, which gets the offsets of groups, but not the records that hold them.
+    cluster, which gets the offsets of groups, but not the records that hold them. `kraft`: what was done for a KRaft
+    node, if the target is its directory.
     """
 
     backup: str
@@ -148,6 +150,7 @@ class RescueReceipt:
     groups_left_out: dict[str, str] = field(default_factory=dict)
     kept_groups: list[str] = field(default_factory=list)
     plans: list[str] = field(default_factory=list)
+    kraft: KraftReceipt | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -192,4 +195,5 @@ class RescueReceipt:
             "groupsLeftOut": self.groups_left_out,
             "groupsKept": self.kept_groups,
             "plans": self.plans,
+            "kraft": None if self.kraft is None else self.kraft.to_json(),
         }

@@ -33,6 +33,7 @@ from magicbyte.tools.offline.convert import ConvertOptions, convert_partitions
 from magicbyte.tools.offline.salvage import SalvageOptions, SalvageReport, salvage_logs, salvage_partition
 from magicbyte.tools.rescue.backup import BackupContent, missing_numbers, open_backup
 from magicbyte.tools.rescue.groups import stored_groups
+from magicbyte.tools.rescue.kraft import KraftReceipt, KraftTarget, add_metadata, forget_metadata
 from magicbyte.tools.rescue.produce import Steps, planned, produce_all
 from magicbyte.tools.rescue.receipt import RescuedPartition, RescueReceipt, count_records, records_seen
 from magicbyte.tools.rescue.unpack import UnpackLimits, is_packed, unpack
@@ -46,7 +47,10 @@ REMOVED: Final = ".removed"  # suffix of such a folder while it is being deleted
 
 @dataclass(frozen=True, slots=True)
 class RescueOptions:
-    """Options of a rescue. `topics`: only these. `as_`: the name of a single partition. `unpacked`: limit in bytes."""
+    """Options of a rescue. `topics`: only these. `as_`: the name of a single partition. `unpacked`: limit in bytes.
+
+    `kraft`: the target is a directory that becomes that of a KRaft node.
+    """
 
     steps: Steps
     topics: tuple[str, ...] = ()
@@ -55,6 +59,7 @@ class RescueOptions:
     unpacked: int | None = None
     threads: int = 1
     is_dry: bool = False
+    kraft: KraftTarget | None = None
 
 
 class ClusterTarget(NamedTuple):
@@ -112,6 +117,8 @@ def rescue_into(backup: Path, target: Path | ClusterTarget, work: Path, options:
                 stage.resume_placed(receipt, target)
             else:
                 stage.salvage_and_convert(receipt)
+                if options.kraft is not None:
+                    receipt.kraft = add_metadata(work / CONVERTED, options.kraft)
                 stage.move_to_target(receipt, target)
             _close(target, receipt)
         else:
@@ -195,7 +202,8 @@ class _RescueStage:
         named = str(self.options.as_ or "")
         stat = self.backup.stat()
         told = [str(self.backup.resolve()), stat.st_size if self.backup.is_file() else 0, stat.st_mtime_ns]
-        return {"backup": told, "topics": sorted(self.options.topics), "as": named}
+        identity = {"backup": told, "topics": sorted(self.options.topics), "as": named}
+        return identity if self.options.kraft is None else identity | {"kraft": True}
 
     def open(self, receipt: RescueReceipt) -> None:
         """Find the partitions in the backup, or in its unpacked files."""
@@ -229,6 +237,8 @@ class _RescueStage:
 
     def salvage_and_convert(self, receipt: RescueReceipt) -> None:
         """Salvage and convert all partitions, and compare the output with the input."""
+        if self.options.kraft is not None:
+            forget_metadata(self.work / CONVERTED)
         rescued: dict[TopicPartition, RescuedPartition] = {}
         with self.options.steps("salvage", self.content.size) as advance:
             salvaging = SalvageOptions(limit=self.options.limit, opens=True, new_cluster=True, progress=advance)
@@ -257,7 +267,9 @@ class _RescueStage:
         """
         converted = self.work / CONVERTED
         errors = {str(each.name): each.error for each in receipt.partitions if each.error is not None}
-        placed = {"inode": converted.stat().st_ino, "errors": errors}
+        placed: dict[str, Any] = {"inode": converted.stat().st_ino, "errors": errors}
+        if receipt.kraft is not None:
+            placed["kraft"] = receipt.kraft._asdict()
         replace_file(self.work / STATE, json.dumps(self._identity() | {PLACED: placed}).encode())
         if target.exists():
             target.rmdir()  # it must be empty
@@ -267,7 +279,9 @@ class _RescueStage:
     def resume_placed(self, receipt: RescueReceipt, target: Path) -> None:
         """Fill the receipt of a rescue that was interrupted after its directory was renamed."""
         self.look(receipt)
-        errors = _read_state(self.work)[PLACED]["errors"]
+        placed = _read_state(self.work)[PLACED]
+        errors = placed["errors"]
+        receipt.kraft = KraftReceipt(**placed["kraft"]) if "kraft" in placed else None
         for each in receipt.partitions:
             each.error = errors.get(str(each.name))
         asyncio.run(self._digest_output(receipt, target))
