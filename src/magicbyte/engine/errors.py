@@ -323,6 +323,12 @@ class InvalidRequestError(MagicbyteError):
     code = ErrorCode.INVALID_REQUEST
 
 
+class InvalidRegularExpressionError(MagicbyteError):
+    """A pattern of topic names is wrong, too long, or uses what is not supported."""
+
+    code = ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
 class PolicyViolationError(MagicbyteError):
     """The settings of the topic do not allow the request."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -89,6 +89,13 @@ class KnownTopics:
         del self.topics[name]
         self.version = object()
 
+    @property
+    def position(self) -> int:
+        return len(self.topics)
+
+    def names(self) -> list[str]:
+        return list(self.topics)
+
     def find(self, name: str) -> GroupTopic | None:
         return self.topics.get(name)
 
@@ -129,6 +136,7 @@ class World:
         self.effects: list[Effect] = []
         self.append_code = ErrorCode.NONE
         self.topics = KnownTopics(TOPICS)
+        self.may_describe: Callable[[str], bool] | None = None
         self._names = itertools.count()
         self.start()
 
@@ -220,7 +228,8 @@ class World:
 
     def ask(self, request: Message, version: int | None = None, client_id: str = "c") -> Asked:
         version = LATEST[type(request)] if version is None else version
-        caller, asked = Caller(len(self.asked), version, client_id, "/127.0.0.1"), Asked()
+        caller = Caller(len(self.asked), version, client_id, "/127.0.0.1", self.may_describe)
+        asked = Asked()
         self.asked.append(asked)
         self.perform(self.coordinator.answer(caller, request, self.now))
         return asked

@@ -6,7 +6,7 @@ Effects can be compared, logged and replayed. The continuation after an append i
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
@@ -19,12 +19,16 @@ T = TypeVar("T")
 
 
 class Caller(NamedTuple):
-    """A request that waits for its response. `ticket` identifies it, and is opaque here."""
+    """A request that waits for its response. `ticket` identifies it, and is opaque here.
+
+    `may_describe`: whether its sender may describe a topic; None: any.
+    """
 
     ticket: Hashable
     version: int  # of the request
     client_id: str = ""
     host: str = ""  # the peer's address, such as "/127.0.0.1"
+    may_describe: Callable[[str], bool] | None = None
 
 
 class Reply(NamedTuple):

@@ -25,7 +25,6 @@ from magicbyte.engine.groups import offsets
 from magicbyte.engine.groups.classic.group import Group, GroupDeadline, refused_join, replacement_stored
 from magicbyte.engine.groups.classic.members import Member, weight_of
 from magicbyte.engine.groups.classic.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
-from magicbyte.engine.groups.consumer.describe import OPERATIONS
 from magicbyte.engine.groups.consumer.describe import describe as describe_consumers
 from magicbyte.engine.groups.consumer.heartbeat import (
     REVOCATION,
@@ -68,6 +67,8 @@ from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest
 from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
+OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
+"""The allowed operations on a group when there is no authorizer: read, delete, describe."""
 DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which an unknown group is an error
 MANY_LEAVE = 3  # version of LeaveGroup from which each member has a code
 
@@ -350,7 +351,7 @@ class Coordinator(GroupTable):
                 if self.groups.get(group.group_id) is not group:
                     continue
                 consumer = self.consumers.get(group.group_id)
-                subscribed = None if consumer is None else set(consumer.subscribed)
+                subscribed = None if consumer is None else consumer.topics
                 expired = list(offsets.expired_offsets(group, date_ms, subscribed))
                 if expired or group.is_idle:
                     yield from self.forget(group, expired)

@@ -93,12 +93,16 @@ class EndTransaction(Struct, frozen=True):
 
 
 class EndConsumerStep(Struct, frozen=True):
-    """Apply changes to a consumer group, and answer the heartbeat that caused them; None: a deadline did."""
+    """Apply changes to a consumer group, and answer the heartbeat that caused them; None: none did.
+
+    `resolves`: whether patterns of topic names are resolved next, among the topics that the caller may describe.
+    """
 
     group_id: str
     records: tuple[GroupRecord, ...]
     caller: Caller | None = None
     response: ConsumerGroupHeartbeatResponse | None = None
+    resolves: bool = False
 
 
 AfterStore: TypeAlias = (

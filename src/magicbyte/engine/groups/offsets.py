@@ -479,7 +479,7 @@ def _deletable(
     code = table.status(group_id)
     subscribed: set[str] | None = set()
     if not code and consumer is not None:
-        subscribed = set(consumer.subscribed)
+        subscribed = consumer.topics
         group = table.group_of(group_id)
     elif not code and group is None:
         code = ErrorCode.GROUP_ID_NOT_FOUND

@@ -6,6 +6,7 @@ Offsets of version 0, which old consumers store in ZooKeeper, are in the metadat
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
@@ -106,6 +107,15 @@ _TREE_STEPS: Final = 20  # for a look-up in the metadata tree
 async def answer(broker: BrokerParts, request: Request[Any]) -> Message:
     """Answer a request that is handled by the coordinator."""
     return await broker.coordinators.groups.ask(request)
+
+
+async def consumer_heartbeat(broker: BrokerParts, request: Request[ConsumerGroupHeartbeatRequest]) -> Message:
+    """Answer a heartbeat. Its patterns of topic names match those that the member may describe."""
+    may_describe = None
+    if broker.authorizer is not None:
+        caller = AuthorizedCaller(broker.authorizer, request.connection)
+        may_describe = partial(caller.may, need_of_topic(AclOperation.DESCRIBE))
+    return await broker.coordinators.groups.ask(request, may_describe)
 
 
 async def offset_commit(broker: BrokerParts, request: Request[OffsetCommitRequest]) -> Message:
@@ -567,7 +577,7 @@ ROUTES: Final = (
     Route(
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         range(2),
-        answer,
+        consumer_heartbeat,
         most_bytes=4 * MIB,
         most_elements=MANY,
         rights=_authorized_consumer_heartbeat,

@@ -225,11 +225,11 @@ class Coordinating(Generic[D]):
 
     # ---- requests and time
 
-    async def ask(self, request: Request[Any]) -> Message:
-        """Return the coordinator's response to a request, once it is available."""
+    async def ask(self, request: Request[Any], may_describe: Callable[[str], bool] | None = None) -> Message:
+        """Return the coordinator's response to a request, once it is available. `may_describe`: as in `Caller`."""
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         connection = request.connection
-        caller = Caller(answer, request.version, request.client_id or "", f"/{connection.host}")
+        caller = Caller(answer, request.version, request.client_id or "", f"/{connection.host}", may_describe)
         work = self.coordinator.answer(caller, request.message, Moment.of(self._runtime.clock))
         if isinstance(work, list):  # nearly always
             self.perform(work)

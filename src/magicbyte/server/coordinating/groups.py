@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -95,6 +96,15 @@ class TopicsOfGroups:
         """The image of the cluster: each change makes another one."""
         return self._topics.image
 
+    @property
+    def position(self) -> int:
+        """The position of the cluster's image."""
+        return self._topics.image.position
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics."""
+        return self._topics.names()
+
     def find(self, name: str) -> GroupTopic | None:
         """Return a topic that has an id, or None."""
         image = self._topics.image
@@ -134,6 +144,7 @@ def _config(config: BrokerConfig, offer: Offer) -> GroupConfig:
         session_timeout_ms=config.group_consumer_session_timeout_ms,
         heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         max_size=config.group_consumer_max_size,
         assignors=config.group_consumer_assignors,
         keeps_assignment_epochs=offer.keeps_assignment_epochs,

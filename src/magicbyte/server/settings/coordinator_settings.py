@@ -51,6 +51,14 @@ class CoordinatorSettings:
     group_consumer_max_size = integer(
         "group.consumer.max.size", INT_MAX, "The maximum number of members in a consumer group.", least=1, kind=_INT
     )
+    group_consumer_regex_refresh_interval_ms = integer(
+        "group.consumer.regex.refresh.interval.ms",
+        600_000,
+        "The interval at which patterns of topic names of consumer groups are resolved again, besides after changes of "
+        "topics.",
+        least=10_000,
+        kind=_INT,
+    )
     group_consumer_assignors = words(
         "group.consumer.assignors",
         "uniform,range",

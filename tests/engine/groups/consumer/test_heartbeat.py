@@ -370,3 +370,64 @@ def test_a_group_is_loaded_as_it_was() -> None:
 def test_the_feature_may_be_off() -> None:
     world = world_with(is_enabled=False)
     assert code(beat(world)) is ErrorCode.UNSUPPORTED_VERSION
+
+
+def by_pattern(world: World, member: str = "m1", epoch: int = 0, pattern: str = "[tu]", **fields: Any) -> Any:
+    return beat(world, member, epoch, subscribed_topic_names=None, subscribed_topic_regex=pattern, **fields)
+
+
+def test_a_pattern_is_resolved_after_the_first_heartbeat() -> None:
+    world = world_with()
+    first = by_pattern(world)
+    assert (first.member_epoch, given(first)) == (1, {})
+    answer = beat(world, "m1", 1)
+    assert (answer.member_epoch, given(answer)) == (2, {"t": (0, 1, 2, 3), "u": (0,)})
+
+
+@pytest.mark.parametrize("pattern", ["(", "a(?=b)", "(a)\\1", "a" * 2000])
+def test_a_wrong_pattern_is_refused_and_changes_nothing(pattern: str) -> None:
+    world = world_with()
+    assert code(by_pattern(world, pattern=pattern)) is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert world.coordinator.consumers == {}
+
+
+def test_a_new_topic_that_matches_is_seen_ten_seconds_after_the_last_look() -> None:
+    world = world_with()
+    by_pattern(world, pattern="n.*")
+    assert beat(world, "m1", 1).member_epoch == 1
+    world.topics.set("new", 2)
+    world.later(10_000)
+    assert beat(world, "m1", 1).assignment is None
+    world.later(1)
+    beat(world, "m1", 1)
+    assert beat(world, "m1", 1).member_epoch == 2
+    assert world.coordinator.consumers["g"].targets["m1"] == {topic_id_of("new"): (0, 1)}
+
+
+def test_the_last_subscriber_of_a_pattern_takes_it_away() -> None:
+    world = world_with()
+    by_pattern(world, "m1")
+    second = by_pattern(world, "m2")
+    assert not by_pattern(world, "m2", second.member_epoch, "zzz").error_code
+    assert set(world.coordinator.consumers["g"].patterns) == {"[tu]"}
+    beat(world, "m1", -1)
+    assert world.coordinator.consumers["g"].patterns == {}
+    assert set(world.coordinator.consumers["g"].matching) == {"zzz"}
+
+
+def test_a_pattern_matches_topics_that_its_member_may_describe_alone() -> None:
+    world = world_with()
+    world.may_describe = lambda name: name != "u"
+    by_pattern(world)
+    assert given(beat(world, "m1", 1)) == {"t": (0, 1, 2, 3)}
+
+
+def test_a_group_with_a_pattern_is_loaded_as_it_was() -> None:
+    world = world_with()
+    by_pattern(world)
+    beat(world, "m1", 1)
+    before = dict(world.coordinator.consumers["g"].patterns)
+    world.load(0)
+    group = world.coordinator.consumers["g"]
+    assert (group.patterns, group.topics) == (before, {"t", "u"})
+    assert given(beat(world, "m1", 2)) is None

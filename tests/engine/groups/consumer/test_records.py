@@ -8,7 +8,14 @@ import pytest
 
 from magicbyte.engine.groups.consumer import records
 from magicbyte.engine.groups.consumer.members import AWAY, MemberProgress, MemberState, Subscriber
-from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, TargetEpoch, decode, encode
+from magicbyte.engine.groups.consumer.records import (
+    GroupEpoch,
+    GroupRecord,
+    ResolvedPattern,
+    TargetEpoch,
+    decode,
+    encode,
+)
 from magicbyte.engine.groups.consumer.topics import GroupTopic, metadata_hash
 
 ID = uuid.UUID("1810ed756560407883212f62cb050282")
@@ -48,6 +55,12 @@ VECTORS = [
         "m1",
         MemberProgress(2, 2, UNREVOKED, {ID: {0: 2}}, {ID: {1: 2}}),
         f"000000000002000000020102{T}0200000000010005020000000202{T}0200000001010005020000000200",
+    ),
+    (
+        records.PATTERN,
+        "v.",
+        ResolvedPattern(("vt",), 0x2EB, 0x1A22715BF3C),
+        "00000203767400000000000002eb000001a22715bf3c00",
     ),
     (records.CURRENT, "m2", MemberProgress(3, 2, UNRELEASED), "0000000000030000000202010100"),
     (records.CURRENT, "m4", MemberProgress(AWAY, 0), "0000fffffffe0000000000010100"),
@@ -94,10 +107,13 @@ def test_records_of_other_types_and_versions_are_passed_over() -> None:
 
 
 class _Topics:
-    version = 0
+    version = position = 0
 
     def __init__(self, *topics: GroupTopic) -> None:
         self.topics = {each.name: each for each in topics}
+
+    def names(self) -> list[str]:
+        return list(self.topics)
 
     def find(self, name: str) -> GroupTopic | None:
         return self.topics.get(name)

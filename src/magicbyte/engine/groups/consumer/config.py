@@ -23,6 +23,7 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
+    regex_refresh_interval_ms: int = 600_000
     max_size: int = 0x7FFF_FFFF
     assignors: tuple[str, ...] = (UNIFORM, RANGE)
     keeps_assignment_epochs: bool = True

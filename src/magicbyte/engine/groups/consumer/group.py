@@ -7,7 +7,8 @@ Invariants:
    just appended and for those read from the log.
 2. A partition has at most one owner, which has it assigned or must still stop owning it.
 3. A member exists while its subscription is stored. Its target and its progress may come before.
-4. `subscribed` counts the members of each topic, `static` has those with an instance id, `owners` those of partitions.
+4. `named` counts the members that name a topic, `matching` those of a pattern; `static` has those with an instance id,
+   `owners` those of partitions.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from __future__ import annotations
 import enum
 import uuid
 from collections import Counter
-from collections.abc import Iterable
 
 from magicbyte.engine.groups.classic.usage import MEMBER_BYTES, Usage
 from magicbyte.engine.groups.consumer import records
 from magicbyte.engine.groups.consumer.members import NEW, MemberProgress, MemberState, Partitions, Subscriber
-from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, TargetEpoch
+from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, ResolvedPattern, TargetEpoch
 
 _PARTITION_BYTES = 100  # in memory, for a partition of a member
 
@@ -38,8 +38,9 @@ class ConsumerGroup:
     """A consumer group. `epoch` grows with each change of what the assignment depends on; `target_epoch` follows.
 
     `term`: of the coordinator, in which it was loaded or created. `assigned_ms`: the date of the assignment, 0 if it is
-    unknown. `checked_version`: the version of the topics with which `metadata_hash` agreed last. `usage` counts the
-    bytes of members of all groups.
+    unknown. `checked_version`: the version of the topics with which `metadata_hash` agreed last. `refreshed_ms` and
+    `refreshed_version`: the date of the last time when patterns were resolved, and the version of the topics then.
+    `usage` counts the bytes of members of all groups.
     """
 
     def __init__(self, group_id: str, partition: int, term: int, first_epoch: int, usage: Usage) -> None:
@@ -50,7 +51,9 @@ class ConsumerGroup:
         self.progress: dict[str, MemberProgress] = {}
         self.targets: dict[str, Partitions] = {}
         self.static: dict[str, str] = {}
-        self.subscribed = Counter[str]()
+        self.named, self.matching = Counter[str](), Counter[str]()
+        self.patterns: dict[str, ResolvedPattern] = {}
+        self.refreshed_ms, self.refreshed_version = 0, object()
         self.owners: dict[tuple[uuid.UUID, int], str] = {}
         self.checked_version: object = None
         self._usage = usage
@@ -82,20 +85,26 @@ class ConsumerGroup:
                 self._subscribe(member_id, value)
             case records.TARGET_OF_MEMBER, dict() | None:
                 self._aim(member_id, value)
+            case records.PATTERN, ResolvedPattern():
+                self.patterns[member_id] = value
+                self.refreshed_ms = max(self.refreshed_ms, value.date_ms)
+            case records.PATTERN, None:
+                self.patterns.pop(member_id, None)
             case records.CURRENT, MemberProgress() | None:
                 self._proceed(member_id, value)
 
     def _subscribe(self, member_id: str, subscriber: Subscriber | None) -> None:
         before = self.subscribers.pop(member_id, None)
         if before is not None:
-            self.subscribed.subtract(before.topics)
-            self.subscribed += Counter()  # drops topics with a count of 0
+            self.named = +(self.named - Counter(before.topics))
+            self.matching = +(self.matching - Counter({before.regex: 1} if before.regex else ()))
             self._usage.used -= MEMBER_BYTES + before.weight
             if before.instance_id is not None and self.static.get(before.instance_id) == member_id:
                 del self.static[before.instance_id]
         if subscriber is not None:
             self.subscribers[member_id] = subscriber
-            self.subscribed.update(subscriber.topics)
+            self.named.update(subscriber.topics)
+            self.matching.update([subscriber.regex] if subscriber.regex else [])
             self._usage.used += MEMBER_BYTES + subscriber.weight
             if subscriber.instance_id is not None:
                 self.static[subscriber.instance_id] = member_id
@@ -116,6 +125,16 @@ class ConsumerGroup:
             for place in progress.held():
                 self._usage.used += _PARTITION_BYTES
                 self.owners[place] = member_id
+
+    def matched(self, pattern: str) -> tuple[str, ...]:
+        """Return the topics that match a pattern; none for one that is not resolved yet, or for no pattern."""
+        resolved = self.patterns.get(pattern)
+        return () if resolved is None else resolved.topics
+
+    @property
+    def topics(self) -> set[str]:
+        """The names of all topics that members read."""
+        return topics_with(self, None, None)
 
     def is_free(self, topic: uuid.UUID, partition: int, member_id: str) -> bool:
         """Return whether a member may get a partition: no other one has it."""
@@ -150,10 +169,16 @@ def _size(partitions: Partitions) -> int:
     return sum(map(len, partitions.values()))
 
 
-def topics_with(group: ConsumerGroup, changes: Iterable[tuple[Subscriber | None, Subscriber | None]]) -> Counter[str]:
-    """Return how many members subscribe to each topic once some have changed: pairs of before and after, or None."""
-    found = Counter(group.subscribed)
-    for before, after in changes:
-        found.subtract(before.topics if before is not None else ())
-        found.update(after.topics if after is not None else ())
-    return +found
+def topics_with(group: ConsumerGroup, before: Subscriber | None, after: Subscriber | None) -> set[str]:
+    """Return the topics that the group reads once a member has changed; None: it is not there before, or after."""
+    named, matching = Counter(group.named), Counter(group.matching)
+    if before is not None:
+        named.subtract(before.topics)
+        matching.subtract([before.regex])
+    if after is not None:
+        named.update(after.topics)
+        matching.update([after.regex])
+    topics = set(+named)
+    for pattern in +matching:
+        topics.update(group.matched(pattern))
+    return topics

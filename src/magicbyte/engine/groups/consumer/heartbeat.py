@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from magicbyte.engine.coordination.effects import Caller, Reply, Store
-from magicbyte.engine.errors import ErrorCode
+from magicbyte.engine.errors import ErrorCode, InvalidRegularExpressionError
 from magicbyte.engine.groups.classic.group import Group, GroupDeadline
 from magicbyte.engine.groups.classic.rules import GROUP_NOT_STORED, GroupState
 from magicbyte.engine.groups.classic.usage import MEMBER_BYTES
@@ -40,7 +40,8 @@ from magicbyte.engine.groups.consumer.members import (
     partitions_of,
 )
 from magicbyte.engine.groups.consumer.reconciliation import Owned, next_step
-from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, TargetEpoch
+from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, ResolvedPattern, TargetEpoch
+from magicbyte.engine.groups.consumer.topic_patterns import TopicPattern
 from magicbyte.engine.groups.consumer.topics import metadata_hash
 from magicbyte.engine.groups.consumer.waiting import Expiry, WaitingHeartbeat
 from magicbyte.engine.groups.effects import AfterStore, Effect, EndConsumerStep
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 SESSION: Final = "consumer session"
 REVOCATION: Final = "consumer revocation"
 """The kinds of deadlines of members."""
+_LEAST_REFRESH_MS: Final = 10_000  # between two times at which the patterns of a group are resolved
 _OWN_ID: Final = 1  # version from which a client makes its member id
 
 
@@ -70,11 +72,15 @@ class Refusal(NamedTuple):
 
 
 class HeartbeatStep(NamedTuple):
-    """What a heartbeat changes, and its answer. `touches`: the member whose session timeout restarts."""
+    """What a heartbeat changes, and its answer.
+
+    `touches`: the member whose session timeout restarts. `resolves`: whether the group's patterns are resolved next.
+    """
 
     records: Sequence[GroupRecord]
     response: ConsumerGroupHeartbeatResponse
     touches: str | None = None
+    resolves: bool = False
 
 
 def heartbeat(table: GroupTable, caller: Caller, request: ConsumerGroupHeartbeatRequest, now: Moment) -> list[Effect]:
@@ -100,8 +106,11 @@ def _decide(table: GroupTable, caller: Caller, request: ConsumerGroupHeartbeatRe
     if step.touches is not None:
         _touch(table, request.group_id, step.touches, now)
     if not step.records:
-        return [Reply(caller, step.response)]
-    return [_store(table, request.group_id, step.records, caller, step.response)]
+        effects: list[Effect] = [Reply(caller, step.response)]
+        if step.resolves and request.group_id not in table.waiting:
+            effects += _resolve(table, request.group_id, caller, now)
+        return effects
+    return [_store(table, request.group_id, step.records, caller, step.response, resolves=step.resolves)]
 
 
 def _store(
@@ -110,8 +119,13 @@ def _store(
     changes: Sequence[GroupRecord],
     caller: Caller | None = None,
     response: ConsumerGroupHeartbeatResponse | None = None,
+    *,
+    resolves: bool = False,
 ) -> Store[AfterStore | None]:
-    """Return the append of changes of a group, during which later changes of it wait."""
+    """Return the append of changes of a group, during which later changes of it wait.
+
+    `resolves`: whether its patterns are resolved after the append, before these.
+    """
     table.waiting.setdefault(group_id, [])
     classic = table.groups.get(group_id)
     encoded: list[tuple[bytes, bytes | None]] = []
@@ -120,7 +134,7 @@ def _store(
     with_epochs = table.config.consumer.keeps_assignment_epochs
     encoded += [records.encode(each, with_epochs=with_epochs) for each in changes]
     partition = table.partition_of(group_id)
-    then = EndConsumerStep(group_id, tuple(changes), caller, response)
+    then = EndConsumerStep(group_id, tuple(changes), caller, response, resolves)
     return Store(partition, table.terms[partition].number, tuple(encoded), then)
 
 
@@ -147,6 +161,11 @@ def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Momen
     if not is_present:
         return effects
     waiting = table.waiting.pop(group_id, [])
+    if then.resolves and then.caller is not None and not code:
+        effects += _resolve(table, group_id, then.caller, now)
+        if group_id in table.waiting:
+            table.waiting[group_id] = waiting
+            return effects
     for index, each in enumerate(waiting):
         if isinstance(each, WaitingHeartbeat):
             effects += _decide(table, each.caller, each.request, now)
@@ -163,6 +182,44 @@ def dismissed(table: GroupTable, group_id: str, code: ErrorCode) -> list[Effect]
     waiting = table.waiting.pop(group_id, [])
     why = Refusal(code, "another broker coordinates the group")
     return [_refused(each.caller, why) for each in waiting if isinstance(each, WaitingHeartbeat)]
+
+
+# ---- patterns
+
+
+def _resolve(table: GroupTable, group_id: str, caller: Caller, now: Moment) -> list[Effect]:
+    """Find the topics of all patterns of a group among those that a caller may describe; store them if they changed."""
+    group, topics = table.consumers[group_id], table.topics
+    group.refreshed_ms, group.refreshed_version = now.date_ms, topics.version
+    known = sorted(name for name in topics.names() if caller.may_describe is None or caller.may_describe(name))
+    changes, is_bumped, names = list[GroupRecord](), False, set(group.named)
+    for text in sorted(group.matching):
+        pattern = pattern_of(text)
+        matched = tuple(name for name in known if pattern.matches(name))
+        names.update(matched)
+        before = group.patterns.get(text)
+        if before is None or before.topics != matched:
+            resolved = ResolvedPattern(matched, topics.position, now.date_ms)
+            changes.append(group.record(records.PATTERN, resolved, text))
+            is_bumped = is_bumped or matched != group.matched(text)
+    found_hash = metadata_hash(topics, names)
+    if is_bumped or found_hash != group.metadata_hash:
+        changes.append(group.record(records.GROUP, GroupEpoch(group.epoch + 1, found_hash)))
+    return [_store(table, group_id, changes)] if changes else []
+
+
+@lru_cache(maxsize=256)
+def pattern_of(text: str) -> TopicPattern:
+    """Return a pattern. Raises InvalidRegularExpressionError."""
+    return TopicPattern(text)
+
+
+def _pattern_refusal(text: str) -> Refusal | None:
+    try:
+        pattern_of(text)
+    except InvalidRegularExpressionError as error:
+        return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error))
+    return None
 
 
 # ---- time
@@ -292,14 +349,16 @@ def _leaving(
     before = group.progress.get(member_id, NEW)
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in before.assigned.items()}
     away = MemberProgress(AWAY, before.previous_epoch, MemberState.STABLE, assigned, {})
-    changes = [] if away == before else [group.record(records.CURRENT, away, member_id)]
-    return HeartbeatStep(changes, response)
+    return HeartbeatStep([group.record(records.CURRENT, away, member_id)], response)
 
 
 def _removal(table: GroupTable, group: ConsumerGroup, member_id: str) -> list[GroupRecord]:
     """Return the records that remove a member; the others get its partitions in the next epoch."""
     changes = group.deletion_of_member(member_id)
-    topics = topics_with(group, [(group.subscribers[member_id], None)])
+    subscriber = group.subscribers[member_id]
+    if subscriber.regex and group.matching[subscriber.regex] == 1:
+        changes.append(group.record(records.PATTERN, None, subscriber.regex))
+    topics = topics_with(group, subscriber, None)
     epoch = group.epoch + 1
     changes.append(group.record(records.GROUP, GroupEpoch(epoch, metadata_hash(table.topics, topics))))
     if len(group.subscribers) == 1 and table.config.consumer.closes_empty:
@@ -333,16 +392,19 @@ class _Staying:
             return refusal
         before = self.group.subscribers.get(self.replaced or self.member_id)
         subscriber = self._subscribed(before or Subscriber())
-        if subscriber.regex:
-            return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, "regular expressions are not supported yet")
+        if subscriber.regex and subscriber.regex not in self.group.matching:
+            refusal = _pattern_refusal(subscriber.regex)
+            if refusal is not None:
+                return refusal
         more = subscriber.weight - before.weight if before is not None else subscriber.weight + MEMBER_BYTES
         if more > 0 and self.table.usage.used + more > self.table.config.metadata_max_bytes:
             return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, "group.metadata.max.bytes is reached")
         progress = self._begin(before)
         if subscriber != before:
             self._add(records.MEMBER, subscriber, self.member_id)
-        has_changed = subscriber.topics != (before.topics if before is not None else ())
-        self._raise_epoch(before, subscriber, has_changed=has_changed)
+        resolves = self._must_resolve(before, subscriber)
+        has_changed = self._has_changed(before, subscriber)
+        self._raise_epoch(before, subscriber)
         target = self._aim(subscriber)
         following = self._reconcile(progress, target, subscriber, has_changed=has_changed)
         if following is None:
@@ -356,7 +418,7 @@ class _Staying:
         )
         if self._must_tell(progress, following):
             response.assignment = _assignment(following)
-        return HeartbeatStep(self.changes, response, self.member_id)
+        return HeartbeatStep(self.changes, response, self.member_id, resolves)
 
     def _add(self, kind: int, value: object, member_id: str = "") -> None:
         self.changes.append(self.group.record(kind, value, member_id))
@@ -423,15 +485,37 @@ class _Staying:
 
     # ---- the group
 
-    def _raise_epoch(self, before: Subscriber | None, subscriber: Subscriber, *, has_changed: bool) -> None:
+    @staticmethod
+    def _has_changed(before: Subscriber | None, subscriber: Subscriber) -> bool:
+        old = before or Subscriber()
+        return (subscriber.topics, subscriber.regex) != (old.topics, old.regex)
+
+    def _must_resolve(self, before: Subscriber | None, subscriber: Subscriber) -> bool:
+        """Return whether the patterns of the group are resolved after this; drop the one that no member has left."""
+        group, old = self.group, before.regex if before is not None else ""
+        if old not in ("", subscriber.regex) and group.matching[old] == 1:
+            self._add(records.PATTERN, None, old)
+        needed = {*group.matching, subscriber.regex} - {""}
+        if not needed:
+            return False
+        since = self.now.date_ms - group.refreshed_ms
+        if 0 <= since <= _LEAST_REFRESH_MS:
+            return False
+        is_resolved = group.patterns.keys() >= needed
+        is_old = not 0 <= since <= self.config.regex_refresh_interval_ms
+        return not is_resolved or is_old or group.refreshed_version is not self.table.topics.version
+
+    def _raise_epoch(self, before: Subscriber | None, subscriber: Subscriber) -> None:
         """Begin a new epoch if the assignment depends on something that has changed."""
-        group, topics = self.group, self.table.topics
-        is_bumped = has_changed or self.epoch == 0
+        group, topics, old = self.group, self.table.topics, before or Subscriber()
+        is_bumped = subscriber.topics != old.topics or self.epoch == 0
+        if subscriber.regex != old.regex and (not subscriber.regex or subscriber.regex in group.patterns):
+            is_bumped = True
         if self.config.closes_empty and before is not None and subscriber.assignor != before.assignor:
             is_bumped = True
         version = topics.version
         if is_bumped or group.checked_version is not version:
-            names = topics_with(group, [(before, subscriber)]) if subscriber != before else group.subscribed
+            names = topics_with(group, before, subscriber)
             self.hash = metadata_hash(topics, names)
             if self.hash == group.metadata_hash:
                 group.checked_version = version
@@ -454,7 +538,7 @@ class _Staying:
             targets.pop(self.replaced, None)
             targets[self.member_id] = mine or {}
         subscribers[self.member_id] = subscriber
-        assignment = _assigned(self.table, subscribers, targets)
+        assignment = _assigned(self.table, group, subscribers, targets)
         for member_id, target in assignment.items():
             if targets.get(member_id) != target:
                 self._add(records.TARGET_OF_MEMBER, target, member_id)
@@ -474,7 +558,8 @@ class _Staying:
     ) -> MemberProgress | None:
         if progress.state is MemberState.STABLE and progress.epoch == self.target_epoch and not has_changed:
             return progress
-        subscribed = {topic.id for name in subscriber.topics if (topic := self.table.topics.find(name)) is not None}
+        names = {*subscriber.topics, *self.group.matched(subscriber.regex)}
+        subscribed = {topic.id for name in names if (topic := self.table.topics.find(name)) is not None}
         mine = {topic: partitions for topic, partitions in target.items() if topic in subscribed}
         is_free = partial(self.group.is_free, member_id=self.replaced or self.member_id)
         owned = _owned(self.request)
@@ -492,20 +577,22 @@ class _Staying:
 
 
 def _assigned(
-    table: GroupTable, subscribers: dict[str, Subscriber], targets: dict[str, Partitions]
+    table: GroupTable, group: ConsumerGroup, subscribers: dict[str, Subscriber], targets: dict[str, Partitions]
 ) -> dict[str, Partitions]:
     """Return the assignment of all members, by the assignor that most of them prefer."""
     ids: dict[str, uuid.UUID] = {}
     counts: dict[uuid.UUID, int] = {}
-    for name in {name for each in subscribers.values() for name in each.topics}:
+    for name in {name for each in subscribers.values() for name in (*each.topics, *group.matched(each.regex))}:
         if (topic := table.topics.find(name)) is not None:
             ids[name], counts[topic.id] = topic.id, topic.partitions
-    topics_of: dict[tuple[str, ...], frozenset[uuid.UUID]] = {}
+    topics_of: dict[tuple[tuple[str, ...], str], frozenset[uuid.UUID]] = {}
     members = dict[str, AssignedMember]()
     for member_id, each in subscribers.items():
-        if each.topics not in topics_of:
-            topics_of[each.topics] = frozenset(ids[name] for name in each.topics if name in ids)
-        members[member_id] = AssignedMember(each.instance_id, topics_of[each.topics], targets.get(member_id, {}))
+        key = each.topics, each.regex
+        if key not in topics_of:
+            names = (*each.topics, *group.matched(each.regex))
+            topics_of[key] = frozenset(ids[name] for name in names if name in ids)
+        members[member_id] = AssignedMember(each.instance_id, topics_of[key], targets.get(member_id, {}))
     return assign(preferred_assignor(table.config.consumer, subscribers), members, counts)
 
 

@@ -1,4 +1,4 @@
-"""The records of consumer groups in `__consumer_offsets`, types 3 to 8: written as Kafka 4.1 and later write them.
+"""The records of consumer groups in `__consumer_offsets`, types 3 to 8 and 16, as Kafka 4.1 and later write them.
 
 A record is a key with its value, None to delete. State changes only by records: `ConsumerGroup.replay`.
 """
@@ -23,6 +23,10 @@ from magicbyte.engine.protocol.stored.consumer_group_metadata import (
     ConsumerGroupMetadataValue,
 )
 from magicbyte.engine.protocol.stored.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
+from magicbyte.engine.protocol.stored.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
 from magicbyte.engine.protocol.stored.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
@@ -47,17 +51,28 @@ class TargetEpoch(NamedTuple):
     date_ms: int
 
 
+class ResolvedPattern(NamedTuple):
+    """Type 16: the topics that match a pattern, as of a version of the cluster and a date (ms)."""
+
+    topics: tuple[str, ...]
+    version: int
+    date_ms: int
+
+
 class GroupRecord(NamedTuple):
-    """A record of a group. `type` is that of its key; `member_id` is "" for records of the group itself."""
+    """A record of a group. `type` is that of its key.
+
+    `member_id` is "" for records of the group itself, and the text of the pattern for records of one.
+    """
 
     type: int
     group_id: str
     member_id: str
-    value: GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress | None
+    value: GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress | ResolvedPattern | None
 
 
-GROUP, TOPICS_OF_4_0, MEMBER, TARGET, TARGET_OF_MEMBER, CURRENT = 3, 4, 5, 6, 7, 8
-TYPES: Final = frozenset({GROUP, TOPICS_OF_4_0, MEMBER, TARGET, TARGET_OF_MEMBER, CURRENT})
+GROUP, TOPICS_OF_4_0, MEMBER, TARGET, TARGET_OF_MEMBER, CURRENT, PATTERN = 3, 4, 5, 6, 7, 8, 16
+TYPES: Final = frozenset({GROUP, TOPICS_OF_4_0, MEMBER, TARGET, TARGET_OF_MEMBER, CURRENT, PATTERN})
 
 _KEYS: Final[dict[int, type[Message]]] = {
     GROUP: ConsumerGroupMetadataKey,
@@ -66,6 +81,7 @@ _KEYS: Final[dict[int, type[Message]]] = {
     TARGET: ConsumerGroupTargetAssignmentMetadataKey,
     TARGET_OF_MEMBER: target.ConsumerGroupTargetAssignmentMemberKey,
     CURRENT: current.ConsumerGroupCurrentMemberAssignmentKey,
+    PATTERN: ConsumerGroupRegularExpressionKey,
 }
 _OF_MEMBERS: Final = frozenset({MEMBER, TARGET_OF_MEMBER, CURRENT})
 
@@ -76,6 +92,8 @@ def encode(record: GroupRecord, *, with_epochs: bool) -> tuple[bytes, bytes | No
     Raises ProtocolError for a name that is too long.
     """
     names = {"member_id": record.member_id} if record.type in _OF_MEMBERS else {}
+    if record.type == PATTERN:
+        names = {"regular_expression": record.member_id}
     key = write_stored(_KEYS[record.type](group_id=record.group_id, **names), record.type)
     value = _stored(record.value, with_epochs)
     return key, None if value is None else write_stored(value, 0)
@@ -90,6 +108,10 @@ def _stored(value: object, with_epochs: bool) -> Message | None:
         case TargetEpoch():
             return ConsumerGroupTargetAssignmentMetadataValue(
                 assignment_epoch=value.epoch, assignment_timestamp=value.date_ms
+            )
+        case ResolvedPattern():
+            return ConsumerGroupRegularExpressionValue(
+                topics=list(value.topics), version=value.version, timestamp=value.date_ms
             )
         case Subscriber():
             return ConsumerGroupMemberMetadataValue(
@@ -141,7 +163,7 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
         return None
     names = read_stored(_KEYS[kind], key, kind)
     group_id: str = getattr(names, "group_id")  # noqa: B009 - of a class that the type determines
-    member_id: str = getattr(names, "member_id", "")
+    member_id: str = getattr(names, "regular_expression" if kind == PATTERN else "member_id", "")
     if value is None or kind == TOPICS_OF_4_0:
         return GroupRecord(kind, group_id, member_id, None)
     if Reader(value).int16() != 0:
@@ -149,13 +171,18 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
     return GroupRecord(kind, group_id, member_id, _read(kind, value))
 
 
-def _read(kind: int, data: bytes) -> GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress:
+def _read(
+    kind: int, data: bytes
+) -> GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress | ResolvedPattern:
     if kind == GROUP:
         group = read_stored(ConsumerGroupMetadataValue, data, 0)
         return GroupEpoch(group.epoch, group.metadata_hash)
     if kind == TARGET:
         date = read_stored(ConsumerGroupTargetAssignmentMetadataValue, data, 0)
         return TargetEpoch(date.assignment_epoch, date.assignment_timestamp)
+    if kind == PATTERN:
+        pattern = read_stored(ConsumerGroupRegularExpressionValue, data, 0)
+        return ResolvedPattern(tuple(pattern.topics), pattern.version, pattern.timestamp)
     if kind == TARGET_OF_MEMBER:
         assigned = read_stored(target.ConsumerGroupTargetAssignmentMemberValue, data, 0)
         return {each.topic_id: tuple(each.partitions) for each in assigned.topic_partitions}

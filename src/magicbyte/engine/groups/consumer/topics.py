@@ -36,6 +36,13 @@ class GroupTopics(Protocol):
     def version(self) -> object:
         """An object that is another one after each change of topics."""
 
+    @property
+    def position(self) -> int:
+        """The position of the cluster's image, which grows."""
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics."""
+
     def find(self, name: str) -> GroupTopic | None:
         """Return a topic that has an id, or None."""
 
