@@ -19,7 +19,6 @@ from magicbyte.cli.output import say
 from magicbyte.cli.stopping import stops
 from magicbyte.engine.addresses import host_and_port
 from magicbyte.engine.errors import CorruptRecordError, LogDirectoryError
-from magicbyte.engine.extras import advise
 from magicbyte.engine.log.files.filesystem import read_regular
 
 if TYPE_CHECKING:
@@ -79,8 +78,6 @@ def serve(
     with --adopt, or with --overlay, which leaves it unchanged.
     """
 
-    from magicbyte.engine.compiled import kernel
-
     set_up("info" if verbose and log_level == "warning" else log_level, log_format)
     given = _given(directory, listen, {"http.address": http, "as.version": as_version}) | key_values(settings)
     config = _config(path, given)
@@ -96,8 +93,6 @@ def serve(
     _refuse_misspelt(key_values(settings), config)
     for warning in config.warnings():
         say(f"warning: {warning}", err=True)
-    if not kernel.available():
-        advise("fast", "large batches")
     asyncio.run(_run(config, repairs=repair))
 
 

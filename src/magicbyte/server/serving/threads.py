@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from magicbyte.engine.compiled import kernel
+from magicbyte.engine.extras import advise
 from magicbyte.engine.printable import logger
 
 if TYPE_CHECKING:
@@ -80,7 +81,10 @@ class SystemThreads:
         """Load the kernels; if they must be compiled first, another process does that, as long as it takes."""
         if os.environ.get("MAGICBYTE_KERNELS") == "plain":
             return
-        if not kernel.is_warm():
+        if not await asyncio.to_thread(kernel.available):  # which imports NumPy, and reads the code of a wheel
+            advise("fast", "large batches")
+            return
+        if not await asyncio.to_thread(kernel.is_warm):
             compiler = subprocess.Popen([sys.executable, "-m", "magicbyte", "warm"], stdout=subprocess.DEVNULL)
             try:
                 while compiler.poll() is None:
@@ -88,7 +92,7 @@ class SystemThreads:
             finally:
                 compiler.kill()
                 compiler.wait()
-            if not kernel.is_warm():
+            if not await asyncio.to_thread(kernel.is_warm):
                 log.warning("cannot compile the kernels: magicbyte warm exited with %d", compiler.returncode)
                 return
         await asyncio.to_thread(kernel.warm)
