@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from magicbyte.testing import Broker
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC
+from magicbyte.testing import Broker, Cluster
 
 SETTINGS = {"offsets.topic.num.partitions": "1", "group.consumer.heartbeat.interval.ms": "100", "num.partitions": "4"}
 PATIENCE_S = 60
@@ -92,3 +93,27 @@ def test_commits_count_after_a_restart_and_the_group_is_described_and_deleted(tm
         assert [each.offset for each in committed] == [10, 10, 10, 10]
         second.unsubscribe()
         second.close()
+
+
+def test_a_group_goes_on_when_its_coordinator_moves_and_dies() -> None:
+    settings = {**SETTINGS, "as.version": "4.4", "offsets.topic.replication.factor": "3"}
+    with Cluster(3, {**settings, "default.replication.factor": "3"}) as cluster:
+        values = [b"%d" % number for number in range(40)]
+        fill(cluster.bootstrap_servers, values)
+        members = [consumer(cluster.bootstrap_servers) for _ in range(2)]
+        until(members, [2, 2])
+        assert read(members[0], 1)
+        members[0].commit(asynchronous=False)
+        before = [sorted(each.assignment(), key=str) for each in members]
+        coordinator = cluster.leader(OFFSETS_TOPIC, 0)
+        assert coordinator is not None
+        other = next(iter(cluster.running - {coordinator}))
+        cluster.move_leader(OFFSETS_TOPIC, 0, other)
+        until(members, [2, 2])
+        cluster.kill(other)
+        third = consumer(cluster.bootstrap_servers)
+        until([*members, third], [1, 1, 2])
+        kept = [sorted(each.assignment(), key=str) for each in members]
+        assert all(set(map(str, after)) <= set(map(str, was)) for was, after in zip(before, kept, strict=True))
+        for each in (*members, third):
+            each.close()

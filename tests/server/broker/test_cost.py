@@ -244,6 +244,8 @@ OF_ONE_THING = {  # nothing is done for each of these: they are looked at by a f
     "IncrementalAlterConfigs.resources.configs", "CreateAcls.creations", "DeleteAcls.filters",
     "AlterPartitionReassignments.topics.partitions.replicas", "AlterPartition.topics.partitions.new_isr",
     "AlterClientQuotas.entries.entity", "AlterClientQuotas.entries.ops",
+    "ConsumerGroupHeartbeat.subscribed_topic_names", "ConsumerGroupHeartbeat.topic_partitions",
+    "ConsumerGroupHeartbeat.topic_partitions.partitions",
     # of a group that is refused: tests/engine/groups/test_long_requests.py has the others
     "LeaveGroup.members", "OffsetDelete.topics", "OffsetDelete.topics.partitions",
 }  # fmt: skip

@@ -129,7 +129,7 @@ class Coordinator(GroupTable):
     def _deadline_reached(self, key: GroupDeadline, now: Moment) -> Sequence[Effect]:
         """Process a deadline: a member expires, or a rebalance ends."""
         if key.what in (SESSION, REVOCATION):
-            return expire_member(self, key.group_id, key.what, key.member_id)
+            return expire_member(self, key.group_id, key.what, key.member_id, now)
         group = self.groups.get(key.group_id)
         if group is None:
             return []

@@ -246,6 +246,17 @@ def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     assert given(beat(world, "m2", 3)) == {"t": (0, 1, 2, 3)}
 
 
+def test_a_removal_that_could_not_be_stored_is_tried_again() -> None:
+    world = world_with()
+    beat(world)
+    world.append_code = ErrorCode.NOT_ENOUGH_REPLICAS
+    world.later(46_000)
+    assert list(world.coordinator.consumers["g"].subscribers) == ["m1"]
+    world.append_code = ErrorCode.NONE
+    world.later(1_000)
+    assert state(world) is ConsumerGroupState.EMPTY
+
+
 def test_a_static_member_that_is_away_keeps_its_partitions_and_gets_them_back_with_a_new_id() -> None:
     world = world_with()
     beat(world, "m1", instance_id="i1")

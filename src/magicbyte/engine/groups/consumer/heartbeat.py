@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 SESSION: Final = "consumer session"
 REVOCATION: Final = "consumer revocation"
 """The kinds of deadlines of members."""
+_RETRY_MS: Final = 500  # until a removal that could not be stored is tried again
 _LEAST_REFRESH_MS: Final = 10_000  # between two times at which the patterns of a group are resolved
 _OWN_ID: Final = 1  # version from which a client makes its member id
 
@@ -170,7 +171,7 @@ def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Momen
         if isinstance(each, WaitingHeartbeat):
             effects += _decide(table, each.caller, each.request, now)
         else:
-            effects += expire_member(table, group_id, each.what, each.member_id)
+            effects += expire_member(table, group_id, each.what, each.member_id, now)
         if group_id in table.waiting:
             table.waiting[group_id] = [*table.waiting[group_id], *waiting[index + 1 :]]
             break
@@ -254,8 +255,11 @@ def watch_members(table: GroupTable, group: ConsumerGroup, now: Moment) -> None:
             table.deadlines.set(deadline, now.monotonic_ms + subscriber.rebalance_timeout_ms)
 
 
-def expire_member(table: GroupTable, group_id: str, what: str, member_id: str) -> list[Effect]:
-    """Remove a member whose session has ended, or that took too long to revoke partitions."""
+def expire_member(table: GroupTable, group_id: str, what: str, member_id: str, now: Moment) -> list[Effect]:
+    """Remove a member whose session has ended, or that took too long to revoke partitions.
+
+    The deadline is set again until the removal is stored.
+    """
     group = table.consumers.get(group_id)
     deadline = GroupDeadline(group_id, what, member_id)
     if group is None or member_id not in group.subscribers or deadline in table.deadlines:
@@ -266,6 +270,7 @@ def expire_member(table: GroupTable, group_id: str, what: str, member_id: str) -
     progress = group.progress.get(member_id, NEW)
     if what == REVOCATION and progress.state is not MemberState.UNREVOKED_PARTITIONS:
         return []
+    table.deadlines.set(deadline, now.monotonic_ms + _RETRY_MS)
     return [_store(table, group_id, _removal(table, group, member_id))]
 
 
