@@ -179,6 +179,11 @@ class Release(Struct, frozen=True):
         return self.number >= (4, 4)
 
     @property
+    def names_missing_groups(self) -> bool:
+        """Whether OffsetCommit 9 by a member of an unknown group gets GROUP_ID_NOT_FOUND, not ILLEGAL_GENERATION."""
+        return self.number >= (4, 0)
+
+    @property
     def verifies_partitions(self) -> bool:
         """Whether a partition leader asks the coordinator about a transaction before it appends the first records of
         one.

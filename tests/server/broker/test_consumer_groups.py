@@ -95,7 +95,7 @@ def test_commits_count_after_a_restart_and_the_group_is_described_and_deleted(tm
         second.close()
 
 
-def test_a_group_goes_on_when_its_coordinator_moves_and_dies() -> None:
+def test_a_group_outlives_its_coordinators() -> None:
     settings = {**SETTINGS, "as.version": "4.4", "offsets.topic.replication.factor": "3"}
     with Cluster(3, {**settings, "default.replication.factor": "3"}) as cluster:
         values = [b"%d" % number for number in range(40)]

@@ -69,7 +69,7 @@ def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommi
         if (consumer := table.consumers.get(request.group_id)) is not None:
             return commit_refusal(table, consumer, caller.version, request)
         group = table.groups.get(request.group_id)
-        if group is None and request.generation_id_or_member_epoch >= 0 and table.config.consumer.is_enabled:
+        if group is None and request.generation_id_or_member_epoch >= 0 and table.config.consumer.names_missing_group:
             is_known = caller.version >= OFFSET_COMMIT_WITH_EPOCH
             return ErrorCode.GROUP_ID_NOT_FOUND if is_known else ErrorCode.ILLEGAL_GENERATION
         return _commit_refusal(group, request, now)

@@ -149,6 +149,7 @@ def _config(config: BrokerConfig, offer: Offer) -> GroupConfig:
         assignors=config.group_consumer_assignors,
         keeps_assignment_epochs=offer.keeps_assignment_epochs,
         closes_empty=offer.closes_empty_groups,
+        names_missing_group=offer.names_missing_groups,
     )
     return GroupConfig(
         consumer=consumer,

@@ -33,8 +33,8 @@ class Offer(Struct, frozen=True):
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) determine the stored forms. `tells_range`,
     `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version`, `group_version`,
-    `keeps_assignment_epochs`, `closes_empty_groups`, `verifies_partitions` and `takes_prefixed_nonce` are those of
-    `Release`. `has_features`: whether the cluster has finalized features, if only
+    `keeps_assignment_epochs`, `closes_empty_groups`, `names_missing_groups`, `verifies_partitions` and
+    `takes_prefixed_nonce` are those of `Release`. `has_features`: whether the cluster has finalized features, if only
     an empty set (KIP-584).
     """
 
@@ -50,6 +50,7 @@ class Offer(Struct, frozen=True):
     group_version: int = 0
     keeps_assignment_epochs: bool = True
     closes_empty_groups: bool = True
+    names_missing_groups: bool = False
     verifies_partitions: bool = True
     takes_prefixed_nonce: bool = True
     has_features: bool = True
@@ -131,6 +132,7 @@ def offer_of(name: str) -> Offer:
         group_version=release.group_version,
         keeps_assignment_epochs=release.keeps_assignment_epochs,
         closes_empty_groups=release.closes_empty_groups,
+        names_missing_groups=release.names_missing_groups,
         verifies_partitions=release.verifies_partitions,
         takes_prefixed_nonce=release.takes_prefixed_nonce,
         has_features=release.number >= FIRST_WITH_FEATURES,

@@ -17,6 +17,7 @@ from magicbyte.engine.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
+from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest
 
 OLD = ConsumerConfig(keeps_assignment_epochs=False, closes_empty=False)
 
@@ -442,3 +443,77 @@ def test_a_group_with_a_pattern_is_loaded_as_it_was() -> None:
     group = world.coordinator.consumers["g"]
     assert (group.patterns, group.topics) == (before, {"t", "u"})
     assert given(beat(world, "m1", 2)) is None
+
+
+def test_a_commit_of_a_member_to_an_unknown_group_is_refused_as_its_release_does() -> None:
+    for names, expected in ((True, ErrorCode.GROUP_ID_NOT_FOUND), (False, ErrorCode.ILLEGAL_GENERATION)):
+        world = world_with(names_missing_group=names)
+        codes = [world.commit(7, "m1", 3, version=each).answer.topics[0].partitions[0].error_code for each in (8, 9)]
+        assert codes == [ErrorCode.ILLEGAL_GENERATION, expected]
+
+
+def test_offsets_are_committed_and_fetched_with_the_epoch_of_the_member() -> None:
+    world = world_with()
+    two_members(world)
+
+    def commit(member: str, epoch: int, partition: int = 0, version: int = 9) -> int:
+        answer = world.commit(7, member, epoch, place=("t", partition), version=version).answer
+        return int(answer.topics[0].partitions[0].error_code)
+
+    assert [commit("m1", 3), commit("m1", 3, 3), commit("m1", 2), commit("m1", 2, 3)] == [0, 0, 0, 113]
+    assert [commit("m1", 1), commit("m1", 4), commit("m1", -1), commit("", -1), commit("x", 3)] == [
+        113,
+        113,
+        113,
+        25,
+        25,
+    ]
+    assert commit("m1", 3, version=8) == 35
+    for member in ("m1", "m2"):
+        beat(world, member, -1)
+    assert [commit("", -1), commit("m1", 3)] == [0, 25]
+
+
+def test_an_empty_group_is_deleted_with_its_offsets_and_one_with_members_is_not() -> None:
+    world = world_with()
+    beat(world)
+    world.commit(7, "m1", 2)
+
+    def delete() -> int:
+        answer = world.ask(DeleteGroupsRequest(groups_names=["g"])).answer
+        return int(answer.results[0].error_code)
+
+    assert delete() == ErrorCode.NON_EMPTY_GROUP
+    beat(world, "m1", -1)
+    assert delete() == 0
+    assert delete() == ErrorCode.GROUP_ID_NOT_FOUND
+    world.load(0)
+    assert world.coordinator.consumers == {}
+    assert world.committed(("t", 0)) == [(-1, 0)]
+
+
+def test_a_group_takes_the_place_of_an_empty_classic_one_and_the_reverse() -> None:
+    world = World(GroupConfig(offsets_partitions=1, initial_rebalance_delay_ms=0))
+    _, members = world.stable(1)
+    world.commit(7, members[0], 1)
+    assert code(beat(world)) is ErrorCode.GROUP_ID_NOT_FOUND
+    world.leave((members[0], None))
+    assert beat(world).member_epoch == 2
+    assert world.committed(("t", 0)) == [(7, 0)]
+    assert world.join(version=3).answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    world.load(0)
+    assert not beat(world, "m1", 2).error_code
+    beat(world, "m1", -1)
+    assert world.join(version=3).answer.generation_id == 1
+    assert world.coordinator.consumers == {}
+    assert world.committed(("t", 0)) == [(7, 0)]
+
+
+def test_an_empty_group_without_offsets_is_deleted_after_a_while() -> None:
+    world = world_with()
+    beat(world)
+    world.perform(world.coordinator.expire(world.date_ms))
+    assert set(world.coordinator.consumers) == {"g"}
+    beat(world, "m1", -1)
+    world.perform(world.coordinator.expire(world.date_ms))
+    assert world.coordinator.consumers == {}

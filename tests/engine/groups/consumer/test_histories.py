@@ -19,7 +19,7 @@ from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.consumer import heartbeat, reconciliation
 from magicbyte.engine.groups.consumer.config import RANGE, UNIFORM, ConsumerConfig
 from magicbyte.engine.groups.consumer.group import ConsumerGroup, ConsumerGroupState
-from magicbyte.engine.groups.consumer.members import MemberProgress
+from magicbyte.engine.groups.consumer.records import GroupRecord
 from magicbyte.engine.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,
@@ -187,17 +187,18 @@ def _revoked_at_once(held: object, owned: object) -> bool:
     return False
 
 
-def _keeps_owners(self: ConsumerGroup, member_id: str, progress: MemberProgress | None) -> None:
-    self.progress.pop(member_id, None)
-    if progress is not None:
-        self.progress[member_id] = progress
-        self.owners.update(dict.fromkeys(progress.held(), member_id))
+replay, assign = ConsumerGroup.replay, heartbeat.assign
 
 
-def _no_owners(self: ConsumerGroup, member_id: str, progress: MemberProgress | None) -> None:
-    self.progress.pop(member_id, None)
-    if progress is not None:
-        self.progress[member_id] = progress
+def _keeps_owners(self: ConsumerGroup, record: GroupRecord) -> None:
+    before = dict(self.owners)
+    replay(self, record)
+    self.owners = {**before, **self.owners}
+
+
+def _no_owners(self: ConsumerGroup, record: GroupRecord) -> None:
+    replay(self, record)
+    self.owners.clear()
 
 
 def _same_hash(topics: object, names: object) -> int:
@@ -217,25 +218,24 @@ def _no_removal(table: Any, group: ConsumerGroup, member_id: str) -> list[Any]:
 
 
 def _first_alone(name: str, members: Any, counts: Any) -> dict[str, Any]:
-    given = heartbeat_assign(name, members, counts)
+    given = assign(name, members, counts)
     return {member_id: target if index else {} for index, (member_id, target) in enumerate(given.items())}
 
 
 def _twice(name: str, members: Any, counts: Any) -> dict[str, Any]:
-    given = heartbeat_assign(name, members, counts)
+    given = assign(name, members, counts)
     every = {topic: tuple(range(count)) for topic, count in counts.items()}
     return dict.fromkeys(given, every)
 
 
-heartbeat_assign = heartbeat.assign
 BUGS: list[tuple[str, object, str, Callable[..., Any]]] = [
     ("a partition of another member is free", ConsumerGroup, "is_free", _all_is_free),
-    ("a client need not stop owning", reconciliation, "_owns_some", _revoked_at_once),
-    ("a partition stays with its former owner", ConsumerGroup, "_proceed", _keeps_owners),
-    ("owners are not known", ConsumerGroup, "_proceed", _no_owners),
+    ("a client need not stop owning", reconciliation, "owns_some", _revoked_at_once),
+    ("a partition stays with its former owner", ConsumerGroup, "replay", _keeps_owners),
+    ("owners are not known", ConsumerGroup, "replay", _no_owners),
     ("changes of topics are not seen", heartbeat, "metadata_hash", _same_hash),
-    ("a member without heartbeats stays", heartbeat, "_touch", _no_expiry),
-    ("a removal begins no epoch", heartbeat, "_removal", _no_removal),
+    ("a member without heartbeats stays", heartbeat, "extend_session", _no_expiry),
+    ("a removal begins no epoch", heartbeat, "removal", _no_removal),
     ("an assignor leaves partitions out", heartbeat, "assign", _first_alone),
     ("an assignor gives partitions twice", heartbeat, "assign", _twice),
 ]

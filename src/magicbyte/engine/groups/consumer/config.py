@@ -16,7 +16,8 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
     `is_enabled`: whether the feature `group.version` has a level; otherwise requests are refused. Of releases:
     `keeps_assignment_epochs`: whether records hold the epochs at which members got partitions, a new group begins at
     epoch 1, and assignments are an interval apart (4.3). `closes_empty`: whether the assignment of a group that becomes
-    empty reaches its last epoch, and a changed assignor is a reason for a new assignment (4.4).
+    empty reaches its last epoch, and a changed assignor is a reason for a new assignment (4.4). `names_missing_group`:
+    whether OffsetCommit 9 by a member of an unknown group gets GROUP_ID_NOT_FOUND (4.0).
     """
 
     is_enabled: bool = True
@@ -28,6 +29,7 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
     assignors: tuple[str, ...] = (UNIFORM, RANGE)
     keeps_assignment_epochs: bool = True
     closes_empty: bool = True
+    names_missing_group: bool = False
 
     @property
     def first_epoch(self) -> int:

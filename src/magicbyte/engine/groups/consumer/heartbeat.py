@@ -105,7 +105,7 @@ def _decide(table: GroupTable, caller: Caller, request: ConsumerGroupHeartbeatRe
         table.waiting[request.group_id].append(WaitingHeartbeat(caller, request))
         return []
     if step.touches is not None:
-        _touch(table, request.group_id, step.touches, now)
+        extend_session(table, request.group_id, step.touches, now)
     if not step.records:
         effects: list[Effect] = [Reply(caller, step.response)]
         if step.resolves and request.group_id not in table.waiting:
@@ -226,7 +226,8 @@ def _pattern_refusal(text: str) -> Refusal | None:
 # ---- time
 
 
-def _touch(table: GroupTable, group_id: str, member_id: str, now: Moment) -> None:
+def extend_session(table: GroupTable, group_id: str, member_id: str, now: Moment) -> None:
+    """Restart the session timeout of a member."""
     timeout = table.config.consumer.session_timeout_ms
     table.deadlines.set(GroupDeadline(group_id, SESSION, member_id), now.monotonic_ms + timeout)
 
@@ -249,7 +250,7 @@ def _set_revocations(table: GroupTable, group: ConsumerGroup, changes: Sequence[
 def watch_members(table: GroupTable, group: ConsumerGroup, now: Moment) -> None:
     """Begin the sessions of all members of a group that was loaded, and the times of their revocations."""
     for member_id, subscriber in group.subscribers.items():
-        _touch(table, group.group_id, member_id, now)
+        extend_session(table, group.group_id, member_id, now)
         if group.progress.get(member_id, NEW).state is MemberState.UNREVOKED_PARTITIONS:
             deadline = GroupDeadline(group.group_id, REVOCATION, member_id)
             table.deadlines.set(deadline, now.monotonic_ms + subscriber.rebalance_timeout_ms)
@@ -271,7 +272,7 @@ def expire_member(table: GroupTable, group_id: str, what: str, member_id: str, n
     if what == REVOCATION and progress.state is not MemberState.UNREVOKED_PARTITIONS:
         return []
     table.deadlines.set(deadline, now.monotonic_ms + _RETRY_MS)
-    return [_store(table, group_id, _removal(table, group, member_id))]
+    return [_store(table, group_id, removal(table, group, member_id))]
 
 
 # ---- decisions
@@ -350,14 +351,14 @@ def _leaving(
     member_id, epoch = request.member_id, request.member_epoch
     response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
     if epoch == LEAVING:
-        return HeartbeatStep(_removal(table, group, member_id), response)
+        return HeartbeatStep(removal(table, group, member_id), response)
     before = group.progress.get(member_id, NEW)
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in before.assigned.items()}
     away = MemberProgress(AWAY, before.previous_epoch, MemberState.STABLE, assigned, {})
     return HeartbeatStep([group.record(records.CURRENT, away, member_id)], response)
 
 
-def _removal(table: GroupTable, group: ConsumerGroup, member_id: str) -> list[GroupRecord]:
+def removal(table: GroupTable, group: ConsumerGroup, member_id: str) -> list[GroupRecord]:
     """Return the records that remove a member; the others get its partitions in the next epoch."""
     changes = group.deletion_of_member(member_id)
     subscriber = group.subscribers[member_id]

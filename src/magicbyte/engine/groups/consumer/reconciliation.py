@@ -38,7 +38,7 @@ def next_step(
             if progress.epoch == target_epoch and (not has_changed or progress.assigned.keys() <= target.keys()):
                 return progress
         case MemberState.UNREVOKED_PARTITIONS:
-            if _owns_some(progress.revoking, owned):
+            if owns_some(progress.revoking, owned):
                 return _without_unsubscribed(progress, target) if has_changed else progress
         case MemberState.UNKNOWN:
             if owned is None or owned:
@@ -72,7 +72,7 @@ def _towards(
         wanted = frozenset(target.get(topic, ()))
         for partition, epoch in epochs.items():
             (kept if partition in wanted else revoked).setdefault(topic, {})[partition] = epoch
-    if revoked and _owns_some(revoked, owned):
+    if revoked and owns_some(revoked, owned):
         return MemberProgress(progress.epoch, progress.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
     must_wait = False
     for topic, partitions in target.items():
@@ -88,7 +88,8 @@ def _towards(
     return MemberProgress(target_epoch, progress.epoch, state, _sorted(kept), {})
 
 
-def _owns_some(held: Held, owned: Owned | None) -> bool:
+def owns_some(held: Held, owned: Owned | None) -> bool:
+    """Return whether a client still owns some of these partitions, as far as it says."""
     return owned is None or any(not owned.get(topic, frozenset()).isdisjoint(epochs) for topic, epochs in held.items())
 
 
