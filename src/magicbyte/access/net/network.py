@@ -16,7 +16,9 @@ from magicbyte.access.net.stream import SocketStream, Stream
 
 _BACKLOG: Final = 1024
 _ACCEPTS: Final = 64  # connections accepted at once, so that existing ones are served meanwhile
-_PAUSE_S: Final = 1.0  # before a retry after a lack of descriptors
+_LEAST_PAUSE_S: Final = 0.01
+_LONGEST_PAUSE_S: Final = 1.0
+"""Seconds before a retry after a lack of descriptors: short at first, as most that waited may have ended."""
 
 
 class Door(NamedTuple):
@@ -73,6 +75,7 @@ class _Accepting:
         self._socket, self._door = listening, door
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
+        self._pause_s = _LEAST_PAUSE_S
         self._loop.add_reader(listening, self._accept)
 
     @property
@@ -107,7 +110,7 @@ class _Accepting:
 
     def _lack(self, why: str) -> None:
         self._door.full(why)
-        self._pause(_PAUSE_S)
+        self._pause(self._pause_s)
 
     def _pause(self, seconds: float) -> None:
         """Accept no connections for a while: new ones wait in the system's queue."""
@@ -118,6 +121,8 @@ class _Accepting:
         if self._is_closed:
             return
         if lowest_free(self._socket.fileno()) >= self._door.descriptors():
-            self._loop.call_later(_PAUSE_S, self._accept_again)
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._loop.call_later(self._pause_s, self._accept_again)
         else:
+            self._pause_s = _LEAST_PAUSE_S
             self._loop.add_reader(self._socket, self._accept)
