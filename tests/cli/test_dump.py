@@ -200,6 +200,9 @@ def test_a_metadata_log_is_dumped_line_by_line_as_by_kafkas_tool(node: KraftNode
     folder = unpack(files, tmp_path / KRAFT)
     expected = node.dumps()
     printed = lines(*(folder / name for name in expected), "--deep-iteration", "--cluster-metadata-decoder")
+    named = lines(*(folder / name for name in expected), "--deep-iteration", "--cluster-metadata-decoder",
+                  "--as-version", node.case.partition("/")[0])  # fmt: skip
+    assert by_file(named) == expected
     found = by_file(printed)
     assert found == {
         name: [LEADER.sub(" controlType: LEADER_CHANGE(2)", line) for line in each] for name, each in expected.items()

@@ -13,6 +13,7 @@ import click
 
 from magicbyte.cli import options
 from magicbyte.cli.base import Command
+from magicbyte.cli.brokers import parsed
 from magicbyte.cli.output import DamagePolicy, binary_output, complain, say
 from magicbyte.cli.progress import progress
 from magicbyte.engine.errors import LogDirectoryError
@@ -21,6 +22,7 @@ from magicbyte.engine.log.files.directory import INDEXES, LOG, OFFSET_INDEX, SNA
 from magicbyte.engine.log.files.filesystem import file_system, listed_paths
 from magicbyte.engine.printable import without_passwords
 from magicbyte.engine.records.layout import Dialect
+from magicbyte.engine.releases import Release, release_meant
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import FileSystem
@@ -84,6 +86,8 @@ def _refuse(instead: str) -> Any:
               help="Decode records of __transaction_state.")  # fmt: skip
 @click.option("--cluster-metadata-decoder", "decoder", flag_value="metadata",
               help="Decode records of __cluster_metadata: their types by name.")  # fmt: skip
+@click.option("--as-version", metavar="RELEASE", callback=parsed(release_meant),
+              help="Print lines as the dump tool of this release of Kafka.  [default: 4.0, or earlier]")  # fmt: skip
 @click.option("--index-sanity-check", is_flag=True, help="Only check whether each index is sound.")
 @click.option("--verify-index-only", is_flag=True, help="Check each index, also against its log; print no entries.")
 @click.option("--max-bytes", type=click.IntRange(0), metavar="BYTES", help="Dump only the first BYTES of each log.")
@@ -165,6 +169,7 @@ class DumpOptions:
     index_sanity_check: bool
     verify_index_only: bool
     max_bytes: int | None
+    as_version: Release | None
     holes: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # of the logs dumped so far, by path
 
     def show_anatomy(self, targets: list[DumpFile]) -> None:
@@ -201,7 +206,12 @@ class DumpOptions:
             yield from _heading(target)
         for fields in self._fields(target, damage, advance):
             if text:
-                yield dump_text.line_of(fields, contents=show, metadata=not self.skip_record_metadata)
+                yield dump_text.line_of(
+                    fields,
+                    contents=show,
+                    metadata=not self.skip_record_metadata,
+                    names_leaders=self.as_version is not None and self.as_version.names_leader_changes,
+                )
             else:
                 yield json.dumps({"file": without_passwords(target.path)} | dump_text.jsonable(fields))
 

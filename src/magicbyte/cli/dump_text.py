@@ -56,16 +56,17 @@ def _printable(text: str) -> str:
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 
-def line_of(fields: Fields, *, contents: Show | None, metadata: bool) -> str:
+def line_of(fields: Fields, *, contents: Show | None, metadata: bool, names_leaders: bool) -> str:
     """Return the line for a dict from dump_log or dump_files.
 
     `contents`: converts keys and values to text, None to leave them out. `metadata`: print the rest of a record.
+    `names_leaders`: print changes of a quorum's leader as JSON, as the tools of 4.1 and later do.
     """
     match fields["kind"]:
         case "batch":
             return _batch(fields)
         case "record":
-            return _record(fields, contents, metadata=metadata)
+            return _record(fields, contents, metadata=metadata, names_leaders=names_leaders)
         case "empty":
             return f"{fields['file']} is empty."
         case "sanity check":
@@ -95,7 +96,7 @@ def _batch(fields: Fields) -> str:
     return f"{line} tags: {_list(fields['tags'])}" if "tags" in fields else line
 
 
-def _record(fields: Fields, contents: Show | None, *, metadata: bool) -> str:
+def _record(fields: Fields, contents: Show | None, *, metadata: bool, names_leaders: bool) -> str:
     parts = ["|"]
     if metadata:
         parts.append(f"offset: {fields['offset']} {fields['timestampType']}: {fields['timestamp']}")
@@ -108,7 +109,7 @@ def _record(fields: Fields, contents: Show | None, *, metadata: bool) -> str:
         if "tags" in fields:
             parts.append(f"tags: {_list(fields['tags'])}")
         if "control" in fields:
-            parts.append(_control(fields["control"]))
+            parts.append(_control(fields["control"], names_leaders=names_leaders))
     if contents is not None and "control" not in fields:
         parts.extend(_contents(fields, contents))
     return " ".join(parts) if len(parts) > 1 else ""  # null key and value, and no metadata
@@ -131,7 +132,9 @@ _CONTROL_NAMES = {
 """Control records that Kafka's tool prints as JSON. It prints a change of the leader so from 4.1 on."""
 
 
-def _control(fields: Fields) -> str:
+def _control(fields: Fields, *, names_leaders: bool) -> str:
+    if names_leaders and fields["type"] == "LEADER_CHANGE" and "data" in fields:
+        return f"LeaderChange: {json_text(fields['data'])}"
     if name := _CONTROL_NAMES.get(fields["type"]):
         return f"{name} {json_text(fields['data'])}"
     if "typeId" in fields:

@@ -207,6 +207,11 @@ class Release(Struct, frozen=True):
         """Whether the first records of a cluster are in a snapshot of its metadata log, not in a file beside it."""
         return self.number >= (4, 4)
 
+    @property
+    def names_leader_changes(self) -> bool:
+        """Whether its dump tool prints a change of a quorum's leader as JSON, not its type alone."""
+        return self.number >= (4, 1)
+
     # ---- API versions
 
     def is_since(self, line: str) -> bool:

@@ -9,7 +9,12 @@ import pytest
 from kraft_data import FOLDER, KraftNode, nodes
 from magicbyte.engine.cluster.features import METADATA_VERSION
 from magicbyte.engine.errors import LogDirectoryError
-from magicbyte.engine.log.files.checkpoints import parse_meta_properties, parse_partition_metadata, parse_quorum_state
+from magicbyte.engine.log.files.checkpoints import (
+    parse_clean_shutdown,
+    parse_meta_properties,
+    parse_partition_metadata,
+    parse_quorum_state,
+)
 from magicbyte.engine.releases import Release
 from magicbyte.tools.offline.metadata_sources import read_metadata
 from magicbyte.tools.offline.quorum_check import check_node
@@ -76,6 +81,8 @@ def test_logs_are_copied_and_kafka_would_find_nothing_wrong(tmp_path: Path) -> N
         if path.parent.name in folders - {FOLDER}:
             assert (tmp_path / "out" / path.relative_to(source)).read_bytes() == path.read_bytes()
     assert read_metadata(str(tmp_path / "out")).image.topics.keys() == done.image.topics.keys()
+    marker = parse_clean_shutdown((tmp_path / "out/.kafka_cleanshutdown").read_bytes())
+    assert marker.broker_epoch == done.image.brokers[1].epoch
 
 
 def test_the_only_node_has_everything_and_forgets_the_others(tmp_path: Path) -> None:
@@ -83,7 +90,7 @@ def test_the_only_node_has_everything_and_forgets_the_others(tmp_path: Path) -> 
     done = exported(source, tmp_path / "out", ExportOptions(Release.of("4.3"), node_id=7, is_alone=True))
     image = read_metadata(str(tmp_path / "out")).image
     assert image == done.image
-    assert not image.brokers
+    assert image.brokers.keys() == {7}
     assert not image.controllers
     partitions = [each for topic in image.topics.values() for each in topic.partitions]
     assert {each.replicas for each in partitions} == {(7,)}

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from magicbyte.engine.cluster.brokers import QuorumRegistration, RegisteredBroker, Registration
 from magicbyte.engine.cluster.features import METADATA_VERSION
 from magicbyte.engine.cluster.image import (
     AclBinding,
@@ -26,7 +27,7 @@ from magicbyte.engine.errors import InvalidRequestError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.replication.reassignment import NO_MOVE
 from magicbyte.engine.replication.state import KnownState, PartitionState
-from magicbyte.engine.sentinels import NO_EPOCH
+from magicbyte.engine.sentinels import NO_BROKER, NO_EPOCH
 
 UNASSIGNED: Final = uuid.UUID(int=0)
 """The directory of a replica that no broker has placed: its broker places it at its start."""
@@ -79,7 +80,7 @@ def quorum_image(image: ClusterImage, taking: TakingOver) -> tuple[ClusterImage,
             settings[entity] = kept
     return ClusterImage(
         position=image.position,
-        brokers={} if taking.is_alone else {at: each for at, each in image.brokers.items() if each.quorum is not None},
+        brokers=_brokers(image, taking),
         topics=topics,
         topic_names={each.id: name for name, each in topics.items() if each.id is not None},
         settings=settings,
@@ -94,6 +95,17 @@ def quorum_image(image: ClusterImage, taking: TakingOver) -> tuple[ClusterImage,
         tokens=image.tokens,
         zookeeper_migration=image.zookeeper_migration,
     ), left_out
+
+
+def _brokers(image: ClusterImage, taking: TakingOver) -> Mapping[int, RegisteredBroker]:
+    """Return the registered brokers; of a node that is alone a fenced one, as after its clean stop.
+
+    Without one, Kafka 4 would take its start for that after an unclean stop, and remove it from each ISR.
+    """
+    if not taking.is_alone:
+        return {number: each for number, each in image.brokers.items() if each.quorum is not None}
+    details = QuorumRegistration(taking.new_id(), is_fenced=True, directories=(taking.directory_id,))
+    return {taking.node_id: RegisteredBroker(taking.node_id, 0, Registration((), None), details)}
 
 
 def _features(image: ClusterImage, taking: TakingOver) -> Mapping[str, int]:
@@ -121,7 +133,7 @@ def _partition(partition: PartitionImage, key: TopicPartition, taking: TakingOve
     state, details = known.state, partition.quorum or QuorumPartition((UNASSIGNED,) * len(replicas))
     if taking.is_alone:
         replicas, move = (taking.node_id,), NO_MOVE
-        state = replace(state, leader=taking.node_id, isr=replicas)
+        state = replace(state, leader=NO_BROKER, isr=replicas)  # as after a clean stop: elected when it is unfenced
         details = QuorumPartition((taking.directory_id,))
     elif key in taking.epochs:
         places = zip(replicas, details.directories, strict=True)

@@ -403,7 +403,9 @@ def put_metadata(
         f"{log}/{PARTITION_METADATA}": format_partition_metadata(PartitionMetadata(0, uuid.UUID(int=1))),
     }
     if (folder / CLEAN_SHUTDOWN).exists():
-        marker = CleanShutdown(0, -1) if options.release.names_broker_epoch else CleanShutdown(None, None)
+        known = image.brokers.get(owner.node_id)
+        epoch = -1 if known is None else known.epoch  # the same as in the metadata, else Kafka 4 takes it for unclean
+        marker = CleanShutdown(0, epoch) if options.release.names_broker_epoch else CleanShutdown(None, None)
         contents[CLEAN_SHUTDOWN] = format_clean_shutdown(marker)
     contents[META_PROPERTIES] = format_meta_properties(owner.node_id, owner.cluster_id, directory_id)
     (folder / log).mkdir()
