@@ -132,9 +132,13 @@ _CONTROL_NAMES = {
 """Control records that Kafka's tool prints as JSON. It prints a change of the leader so from 4.1 on."""
 
 
+_VOTERS = ("voters", "grantingVoters")
+
+
 def _control(fields: Fields, *, names_leaders: bool) -> str:
     if names_leaders and fields["type"] == "LEADER_CHANGE" and "data" in fields:
-        return f"LeaderChange: {json_text(fields['data'])}"
+        ids = {name: [{"voterId": each["voterId"]} for each in fields["data"][name]] for name in _VOTERS}
+        return f"LeaderChange: {json_text(fields['data'] | ids)}"  # version 0 has no other field of voters
     if name := _CONTROL_NAMES.get(fields["type"]):
         return f"{name} {json_text(fields['data'])}"
     if "typeId" in fields:
