@@ -15,7 +15,8 @@ from ports import free_port
 SECONDS: Final = 240
 _HEAP: Final = "512m"
 _TROUBLE: Final = re.compile(
-    r"stray|\b(ERROR|FATAL)\b|truncat|corrupt|[Rr]ecovering unflushed|Could not find", re.IGNORECASE
+    r"stray|\b(ERROR|FATAL)\b|truncat|corrupt|[Rr]ecovering unflushed|Could not find|UncleanShutdown: changing",
+    re.IGNORECASE,
 )
 _USUAL: Final = re.compile(r"partition=__cluster_metadata-0|apiKey=CONTROLLER_REGISTRATION")
 """The metadata log is recovered at each start. A controller registers before it is active, and repeats that."""
