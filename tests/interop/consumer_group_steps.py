@@ -199,7 +199,7 @@ class Script:
         self.said.append((what, (response.error_code, codes)))
 
     async def stored(self) -> None:
-        """Note the records of consumer groups in `__consumer_offsets`, those of targets sorted by member."""
+        """Note the records of consumer groups in `__consumer_offsets`, those of targets sorted by member, of patterns last."""
         part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=8 << 20)
         request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[FetchTopic(topic=OFFSETS_TOPIC, partitions=[part])])
         answered = (await self.peer.ask(request, 11, FetchResponse)).responses[0].partitions[0]
@@ -214,6 +214,8 @@ class Script:
                     rows.append((record.type, record.group_id, record.member_id, self.plain(record.value)))
                 else:
                     rows.append((each.key[:2], each.value is None))
+        resolved = [row for row in rows if row[0] == records.PATTERN]  # Kafka stores them when a thread is done
+        rows = [row for row in rows if row[0] != records.PATTERN]
         at = 0
         while at < len(rows):  # Kafka's order of members is that of a hash table
             end = at + 1
@@ -221,7 +223,7 @@ class Script:
                 end += 1
             rows[at:end] = sorted(rows[at:end], key=repr)
             at = end
-        self.said += [(f"record {number}", row) for number, row in enumerate(rows)]
+        self.said += [(f"record {number}", row) for number, row in enumerate(rows + resolved)]
 
     def plain(self, value: object) -> object:
         match value:

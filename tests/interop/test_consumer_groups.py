@@ -12,7 +12,9 @@ import pytest
 
 from interop import jvm
 from interop.consumer_group_steps import conversation
+from interop.test_admin_tools import Tools
 from magicbyte.testing import Broker
+from server.broker.test_consumer_groups import fill
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("needs_java")]
 
@@ -27,3 +29,22 @@ def test_a_real_broker_and_ours_answer_and_store_the_same(tmp_path: Path) -> Non
         ours = conversation(broker.bootstrap_servers)
     with jvm.broker(REAL, tmp_path, *map("=".join, SETTINGS.items())) as real:
         assert ours == conversation(real["bootstrap"])
+
+
+def test_a_java_consumer_reads_in_a_group_and_kafkas_tools_describe_reset_and_delete_it() -> None:
+    values = [str(number) for number in range(40)]
+    with Broker({**SETTINGS, "num.partitions": "4", "as.version": RELEASE}) as broker:
+        fill(broker.bootstrap_servers, map(str.encode, values))
+        tools = Tools(REAL, broker.bootstrap_servers)
+        reading = ["--topic", "t", "--group", "g", "--max-messages", "40", "--timeout-ms", "60000"]
+        reading += ["--command-property", "group.protocol=consumer"]
+        assert sorted(tools.run("ConsoleConsumer", *reading, "--from-beginning").split()) == sorted(values)
+        of_group = ("--group", "g", "--topic", "t")
+        assert "Consumer" in tools.run("ConsumerGroupCommand", "--list", "--type", "consumer")
+        assert "uniform" in tools.run("ConsumerGroupCommand", "--describe", "--group", "g", "--state")
+        tools.run("ConsumerGroupCommand", "--reset-offsets", *of_group, "--to-earliest", "--execute")
+        assert sorted(tools.run("ConsoleConsumer", *reading).split()) == sorted(values)
+        tools.run("ConsumerGroupCommand", "--delete-offsets", *of_group)
+        tools.run("ConsumerGroupCommand", "--delete", "--group", "g")
+        assert "g" not in tools.run("ConsumerGroupCommand", "--list").split()
+        assert broker.served.groups.coordinator.consumers == {}
