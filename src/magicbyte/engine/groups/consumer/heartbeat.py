@@ -189,20 +189,19 @@ def dismissed(table: GroupTable, group_id: str, code: ErrorCode) -> list[Effect]
 
 
 def _resolve(table: GroupTable, group_id: str, caller: Caller, now: Moment) -> list[Effect]:
-    """Find the topics of all patterns of a group among those that a caller may describe; store them if they changed."""
+    """Find the topics of all patterns of a group among those that a caller may describe; store all if some changed."""
     group, topics = table.consumers[group_id], table.topics
     group.refreshed_ms, group.refreshed_version = now.date_ms, topics.version
     known = sorted(name for name in topics.names() if caller.may_describe is None or caller.may_describe(name))
-    changes, is_bumped, names = list[GroupRecord](), False, set(group.named)
+    resolved, is_new, is_bumped, names = list[GroupRecord](), False, False, set(group.named)
     for text in sorted(group.matching):
         pattern = pattern_of(text)
         matched = tuple(name for name in known if pattern.matches(name))
         names.update(matched)
-        before = group.patterns.get(text)
-        if before is None or before.topics != matched:
-            resolved = ResolvedPattern(matched, topics.position, now.date_ms)
-            changes.append(group.record(records.PATTERN, resolved, text))
-            is_bumped = is_bumped or matched != group.matched(text)
+        is_new = is_new or text not in group.patterns
+        is_bumped = is_bumped or matched != group.matched(text)
+        resolved.append(group.record(records.PATTERN, ResolvedPattern(matched, topics.position, now.date_ms), text))
+    changes = resolved if is_new or is_bumped else []
     found_hash = metadata_hash(topics, names)
     if is_bumped or found_hash != group.metadata_hash:
         changes.append(group.record(records.GROUP, GroupEpoch(group.epoch + 1, found_hash)))
