@@ -121,6 +121,9 @@ def test_a_formatted_directory_is_sound_and_an_empty_one_is_none(tmp_path: Path)
     formatted = CLEAN.unpacked(tmp_path, without="[^/]*-[0-9]+(/|[.])|-checkpoint|_cleanshutdown")
     assert sorted(each.name for each in formatted.iterdir()) == ["bootstrap.checkpoint", "meta.properties"]
     assert checked(formatted) == []
+    said = run("metadata", "check", formatted).stdout
+    assert "no node has started on it yet" in said
+    assert "clean stop" not in said, "there are no logs that it would be about"
     (tmp_path / "empty").mkdir()
     assert {each["what"] for each in checked(tmp_path / "empty")} == {"owner", "metadata log"}
 

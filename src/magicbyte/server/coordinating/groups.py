@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from magicbyte.server.coordinating.coordinating import (
 )
 
 if TYPE_CHECKING:
+    from magicbyte.engine.cluster.brokers import RegisteredBroker
     from magicbyte.engine.cluster.image import ClusterImage, TopicImage
     from magicbyte.engine.coordination.effects import Marker
     from magicbyte.engine.errors import ErrorCode
@@ -90,6 +91,7 @@ class TopicsOfGroups:
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
+        self._found: dict[str, tuple[TopicImage, Mapping[int, RegisteredBroker], GroupTopic]] = {}
 
     @property
     def version(self) -> object:
@@ -106,12 +108,21 @@ class TopicsOfGroups:
         return self._topics.names()
 
     def find(self, name: str) -> GroupTopic | None:
-        """Return a topic that has an id, or None."""
+        """Return a topic that has an id, or None; the same object as long as it does not change."""
         image = self._topics.image
         topic = image.topics.get(name)
         if topic is None or topic.id is None or name in image.deletions:
+            self._found.pop(name, None)
             return None
-        return GroupTopic(name, topic.id, len(topic.partitions), _racks(image, topic))
+        known = self._found.get(name)
+        if known is None or known[0] is not topic or known[1] is not image.brokers:
+            found, count, racks = None if known is None else known[2], len(topic.partitions), _racks(image, topic)
+            if found is None or (found.id, found.partitions, found.racks) != (topic.id, count, racks):
+                found = GroupTopic(name, topic.id, count, racks)
+            if len(self._found) > 2 * len(image.topics):  # topics were deleted that no group has asked for since
+                self._found.clear()
+            known = self._found[name] = topic, image.brokers, found
+        return known[2]
 
     def find_id(self, topic_id: uuid.UUID) -> GroupTopic | None:
         """Return the topic with this id, or None."""

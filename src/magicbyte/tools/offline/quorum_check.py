@@ -80,12 +80,14 @@ def check_node(paths: Sequence[str]) -> NodeCheck:
     Raises LogDirectoryError for a path that is no folder.
     """
     directories, findings = list[_OwnedDirectory](), list[Finding]()
+    folders = list[PartitionDirectory]()
     for path in paths:
-        directory, of_owner = _owner(path)
+        inside = _partitions(path)
+        directory, of_owner = _owner(path, has_logs=bool(inside))
         directories.append(directory)
         findings += of_owner
+        folders += inside
     findings += _of_one_node(directories)
-    folders = [each for path in paths for each in _partitions(path)]
     users = [each for each in folders if not is_quorums_own(each.topic) and each.state is FolderState.CURRENT]
     cluster, of_metadata = _metadata(paths, folders, has_users=bool(users))
     findings += of_metadata
@@ -109,7 +111,7 @@ def _partitions(path: str) -> Sequence[PartitionDirectory]:
 # ---- whose directories they are
 
 
-def _owner(path: str) -> tuple[_OwnedDirectory, list[Finding]]:
+def _owner(path: str, *, has_logs: bool) -> tuple[_OwnedDirectory, list[Finding]]:
     files, inside = file_system(path)
     file = f"{inside}/{META_PROPERTIES}"
     try:
@@ -129,7 +131,7 @@ def _owner(path: str) -> tuple[_OwnedDirectory, list[Finding]]:
     if is_locked(Path(path) / LOCK):
         why = "stop it, or check a copy: what it is writing looks unfinished"
         findings.append(Finding(_NOTE, inside, LOCK, "a stopped node", "a running one", why))
-    elif not files_have(path, CLEAN_SHUTDOWN):
+    elif has_logs and not files_have(path, CLEAN_SHUTDOWN):
         why = "Kafka reads segments above the recovery point again, and loses nothing"
         findings.append(Finding(_NOTE, inside, "mark of a clean stop", CLEAN_SHUTDOWN, "none", why))
     return _OwnedDirectory(inside, owner), findings
@@ -202,8 +204,10 @@ def _metadata(
 
 def _no_log(path: str, *, is_formatted: bool, has_users: bool) -> Finding:
     if not has_users:
-        severity, why = (_NOTE, NOTHING) if is_formatted else (_ERROR, f"{NO_START}: format the directory")
-        return Finding(severity, path, "metadata log", f"{CLUSTER_METADATA}-0", "none", why)
+        if is_formatted:
+            return Finding(_NOTE, path, "metadata log", "records", "none: no node has started on it yet", NOTHING)
+        why = f"{NO_START}: format the directory"
+        return Finding(_ERROR, path, "metadata log", f"{CLUSTER_METADATA}-0", "none", why)
     why = f"{AS_NEW}: put {CLUSTER_METADATA}-0 back, or take that of another node"
     return Finding(_ERROR, path, "metadata log", f"{CLUSTER_METADATA}-0", "none, beside folders of topics", why)
 

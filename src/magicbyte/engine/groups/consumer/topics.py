@@ -8,8 +8,9 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+from msgspec import Struct
 
 from magicbyte.engine.wire.checksum import xxh3_64
 
@@ -20,13 +21,24 @@ _MAGIC: Final = 0  # of the hash of a topic
 _LOW_64: Final = (1 << 64) - 1
 
 
-class GroupTopic(NamedTuple):
-    """A topic: its id, and how many partitions it has. `racks`: of each partition, those of its replicas, sorted."""
+class GroupTopic(Struct, eq=False):
+    """A topic: its id, and how many partitions it has. `racks`: of each partition, those of its replicas, sorted.
+
+    Nothing of it changes, so that its hash is computed once.
+    """
 
     name: str
     id: uuid.UUID
     partitions: int
     racks: tuple[tuple[str, ...], ...] = ()
+    _known_hash: bytes = b""
+
+    @property
+    def hash(self) -> bytes:
+        """The 8 bytes of its hash, in which a group finds any change of it."""
+        if not self._known_hash:
+            self._known_hash = _LONG.pack(_topic_hash(self))
+        return self._known_hash
 
 
 class GroupTopics(Protocol):
@@ -44,7 +56,7 @@ class GroupTopics(Protocol):
         """Return the names of all topics."""
 
     def find(self, name: str) -> GroupTopic | None:
-        """Return a topic that has an id, or None."""
+        """Return a topic that has an id, or None; the same object as long as it does not change."""
 
     def find_id(self, topic_id: uuid.UUID) -> GroupTopic | None:
         """Return the topic with this id, or None."""
@@ -55,10 +67,9 @@ def metadata_hash(topics: GroupTopics, names: Iterable[str]) -> int:
     found = [topic for name in sorted(names) if (topic := topics.find(name)) is not None]
     if not found:
         return 0
-    return _signed(xxh3_64(b"".join(_LONG.pack(_topic_hash(each)) for each in found)))
+    return _signed(xxh3_64(b"".join([each.hash for each in found])))
 
 
-@lru_cache(maxsize=4096)
 def _topic_hash(topic: GroupTopic) -> int:
     data = bytearray(_ID.pack(_MAGIC, topic.id.int >> 64, topic.id.int & _LOW_64))
     data += _text(topic.name) + _INT.pack(topic.partitions)
