@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -77,11 +77,3 @@ NEW: Final = MemberProgress()
 def partitions_of(held: Held) -> Partitions:
     """Return the partitions without their epochs."""
     return {topic: tuple(sorted(epochs)) for topic, epochs in held.items() if epochs}
-
-
-def by_topic(places: Iterable[tuple[uuid.UUID, int]]) -> Partitions:
-    """Return partitions by topic."""
-    found: dict[uuid.UUID, list[int]] = {}
-    for topic, partition in places:
-        found.setdefault(topic, []).append(partition)
-    return {topic: tuple(sorted(partitions)) for topic, partitions in found.items()}
