@@ -85,7 +85,7 @@ def _refuse(instead: str) -> Any:
 @click.option("--transaction-log-decoder", "decoder", flag_value="transactions",
               help="Decode records of __transaction_state.")  # fmt: skip
 @click.option("--cluster-metadata-decoder", "decoder", flag_value="metadata",
-              help="Decode records of __cluster_metadata: their types by name.")  # fmt: skip
+              help="Decode records of __cluster_metadata, as JSON.")  # fmt: skip
 @click.option("--as-version", metavar="RELEASE", callback=parsed(release_meant),
               help="Print lines as the dump tool of this release of Kafka.  [default: 4.0, or earlier]")  # fmt: skip
 @click.option("--index-sanity-check", is_flag=True, help="Only check whether each index is sound.")
