@@ -61,6 +61,7 @@ BESIDE = {  # what a command line needs besides the option
     "groups describe": "g",
     "groups reset-offsets": "g -t t --to-earliest",
     "metadata export": "--dir .",
+    "metadata format": "new --node-id 1",
     "metadata import": "--dir .",
     "migrate apply": "--topic t --to 1",
     "migrate rollback": "--broker 0 --to 0",

@@ -9,6 +9,8 @@ from cli.command import run
 
 PAGES = {("plan", "--http"), *((f"migrate {name}", "--metrics") for name in ("check", "canary", "status", "next"))}
 """Options for a page of metrics, HOST:PORT or a URL: tests/test_addresses.py."""
+FORMS = {"--standalone": "CONTROLLER://{}", "--controller-quorum-voters": "1@{}"}
+"""What is around the address, if anything."""
 
 
 def test_the_options_are_found() -> None:
@@ -25,7 +27,7 @@ def test_an_option_refuses_a_port_that_would_be_wrapped(
     if "zookeeper" in option and address == "localhost":
         return  # the default port
     beside = BESIDE.get(name, "").replace("{}", "x:1")
-    result = run(*name.split(), *beside.split(), option, address)
+    result = run(*name.split(), *beside.split(), option, FORMS.get(option, "{}").format(address))
     assert result.exit_code == 2
     assert f"{address!r}: expected" in result.stderr
     assert "HOST:PORT: expected" not in result.stderr

@@ -38,13 +38,19 @@ LINES: dict[str, list[str]] = {
         "ARCHIVE --to OUT/logs",
         "LOGS --to BROKER --work OUT/work",
         "LOGS --to OUT/x --dry-run",
+        "LOGS --to-kraft OUT/node",
     ],
     "convert": ["LOGS --to v2 --out OUT/logs --verify", "PARTITION --to v0 --codec gzip --out OUT/v0"],
     "diff": ["PARTITION COPY", "LOGS LOGS"],
     "metadata show": ["NODE", "NODE --at 100 --json"],
     "metadata history": ["NODE", "NODE --topic alpha-one --json"],
     "metadata diff": ["NODE NODE --json"],
-    "metadata check": ["NODE", "NODE --json"],
+    "metadata check": ["NODE", "NODE --json", "NODE --repair --out OUT/repaired"],
+    "metadata format": [
+        "OUT/new --node-id 1 --standalone CONTROLLER://localhost:9093 --add-scram "
+        "SCRAM-SHA-256=alice --password-file PASSWORDS"
+    ],
+    "metadata export": ["NODE --to-kraft OUT/node", "NODE --to-kraft OUT/alone --alone --logs NODE"],
     "rebuild-index": ["LOGS", "LOGS --out OUT/logs", "PARTITION"],
     "compact": ["LOGS --topic compact-snappy --drop-unkeyed --out OUT/logs", "PARTITION --dry-run --drop-unkeyed"],
     "retain": ["LOGS --bytes 1000 --out OUT/logs", "LOGS --bytes 0 --dry-run"],
@@ -97,7 +103,6 @@ ELSEWHERE = {
     "warm": "reads nothing, and compiles for long",
     "transactions abort": "needs a transaction that hangs: tests/cli/test_transactions.py",
     "cluster down": "reads nothing",
-    "metadata export": "needs a ZooKeeper: tests/interop/test_metadata_layout.py",
     "metadata import": "needs a ZooKeeper: tests/interop/test_metadata_layout.py",
 }
 """Commands without a line here, and where they are tried."""
@@ -144,6 +149,7 @@ def laid_out(folder: Path) -> dict[str, str]:
         "CLIENT": ("client.properties", "request.timeout.ms=20000\n"),
         "PLAN": ("plan.json", '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [0]}]}'),
         "VALUES": ("values.jsonl", "{}\n"),
+        "PASSWORDS": ("passwords", "alice=secret\n"),
         "REQUESTS": ("kafka-request.log", (REQUEST_LOGS / "3.9.1.log").read_text()),
     }
     for name, text in texts.values():

@@ -20,6 +20,7 @@ BESIDE = {
     "configs unset": "-b a:1 -t t retention.ms",
     "consume": "-b a:1 -t t",
     "groups delete": "-b a:1 g",
+    "metadata format": "new --node-id 1 --standalone CONTROLLER://a:1 --add-scram SCRAM-SHA-256=alice",
     "groups describe": "-b a:1 g",
     "groups reset-offsets": "-b a:1 g -t t --to-earliest",
     "migrate apply": "-b a:1 --topic t --to 1",

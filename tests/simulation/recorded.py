@@ -150,6 +150,13 @@ def whole_outputs(folder: Path) -> None:
             (fresh / "one").write_bytes(b"1")
             (fresh / "two").write_bytes(b"2")
         expect(sorted(each.name for each in (folder / name).iterdir()) == ["one", "two"], f"{name} is filled")
+    (folder / "mount").mkdir()
+    with Recorded(folder):
+        for name in ("mount", "durable"):
+            with whole_folder(folder / name, is_durable=True, last=checkpoints.CLEAN_SHUTDOWN) as fresh:
+                (fresh / "inside").mkdir()
+                for each in ("inside/one", "two", checkpoints.CLEAN_SHUTDOWN):
+                    (fresh / each).write_bytes(b"content")
 
 
 @recorded

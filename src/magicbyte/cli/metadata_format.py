@@ -26,6 +26,16 @@ _MOST_PASSWORD_BYTES: Final = 1 << 20
 _SALT_BYTES: Final = 24
 _ITERATIONS: Final = (4096, 16384)  # Kafka takes no others
 _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.+)")
+Listener = tuple[str, str, int]
+"""The name of a listener, its host and its port."""
+
+
+def listener_of(text: str) -> Listener:
+    """Return the name of a listener, its host and its port. Raises ValueError."""
+    match = _LISTENER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r}: expected LISTENER://HOST:PORT, such as CONTROLLER://localhost:9093")
+    return match[1], *host_and_port(match[2], example="localhost:9093")
 
 
 @click.command(
@@ -43,8 +53,9 @@ _LISTENER: Final = re.compile(r"([A-Za-z0-9_.-]+)://(.+)")
               type=click.Choice(["broker,controller", "controller", "broker"]), help="The process.roles.")  # fmt: skip
 @click.option("--controller-quorum-voters", "static", metavar="ID@HOST:PORT[,…]",
               help="A static quorum: its controllers, as in the setting of this name.")  # fmt: skip
-@click.option("--standalone", metavar="LISTENER://HOST:PORT", help="A dynamic quorum that begins with this controller, "
-              "which listens there. Controllers can be added and removed later.")  # fmt: skip
+@click.option("--standalone", metavar="LISTENER://HOST:PORT", callback=parsed(listener_of),
+              help="A dynamic quorum that begins with this controller, which listens there. Controllers can be added "
+              "and removed later.")  # fmt: skip
 @click.option("--no-initial-controllers", "joins", is_flag=True, help="A controller that joins a dynamic quorum later.")
 @click.option("--release", metavar="RELEASE", callback=parsed(release_meant),
               help=f"The release of Kafka that starts on it, 3.3 to {LINES[-1]}.  [default: {LINES[-1]}, or the "
@@ -66,7 +77,7 @@ def format_(
     cluster_id: str | None,
     roles: str,
     static: str | None,
-    standalone: str | None,
+    standalone: Listener | None,
     joins: bool,
     release: Release | None,
     level: str | None,
@@ -100,7 +111,7 @@ def format_(
             release=release,
             roles=frozenset(roles.split(",")),
             levels=initial_levels(number, release, _levels(features)),
-            voters=() if standalone is None else [QuorumVoter(node_id, own_directory, *listener(standalone))],
+            voters=() if standalone is None else [QuorumVoter(node_id, own_directory, *standalone)],
             users=_credentials(users, password_file, iterations),
         )
         written = format_directory(directory, wanted, SystemClock().now_ms())
@@ -115,7 +126,7 @@ def format_(
 
 
 def _check_quorum(
-    node_id: int, static: str | None, standalone: str | None, *, joins: bool, has_controller: bool
+    node_id: int, static: str | None, standalone: Listener | None, *, joins: bool, has_controller: bool
 ) -> None:
     given = [each for each in (static, standalone, joins) if each]
     if len(given) > 1 or (has_controller and not given):
@@ -165,14 +176,6 @@ def _levels(features: Sequence[str]) -> dict[str, int]:
             raise ValueError(f"{text!r}: expected NAME=LEVEL, such as group.version=1")
         levels[name] = int(level)
     return levels
-
-
-def listener(text: str) -> tuple[str, str, int]:
-    """Return the name of a listener, its host and its port. Raises ValueError."""
-    match = _LISTENER.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r}: expected LISTENER://HOST:PORT, such as CONTROLLER://localhost:9093")
-    return match[1], *host_and_port(match[2], example="localhost:9093")
 
 
 def _credentials(

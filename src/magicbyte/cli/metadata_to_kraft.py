@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from magicbyte.cli.brokers import parsed
-from magicbyte.cli.metadata_format import listener
+from magicbyte.cli.metadata_format import listener_of
 from magicbyte.cli.options import OutputPath
 from magicbyte.cli.output import complain, say
 from magicbyte.cli.render import many
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def to_kraft_options(command: F) -> F:
     """Add --to-kraft, as `out`, and the options that belong to it."""
     for add in (
-        click.option("--standalone", metavar="LISTENER://HOST:PORT", help="Of --to-kraft: a dynamic quorum that begins "
-                     "with this node, which listens there.  [default: a static quorum]"),
+        click.option("--standalone", metavar="LISTENER://HOST:PORT", callback=parsed(listener_of), help="Of "
+                     "--to-kraft: a dynamic quorum that begins with this node, which listens there.  "
+                     "[default: a static quorum]"),
         click.option("--metadata-version", "level", metavar="LEVEL", help="Of --to-kraft: the level of "
                      "metadata.version.  [default: that of SOURCE, or of the release]"),
         click.option("--release", metavar="RELEASE", callback=parsed(release_meant), help="Of --to-kraft: the release "
@@ -63,7 +64,7 @@ def export_to(source: DescribedCluster, given: Mapping[str, Any], not_kafkas: Co
             node_id=given["node_id"],
             cluster_id=None if given["cluster_id"] is None else parse_id(given["cluster_id"]),
             level=None if given["level"] is None else level_of(given["level"]),
-            listener=None if given["standalone"] is None else ControllerListener(*listener(given["standalone"])),
+            listener=None if given["standalone"] is None else ControllerListener(*given["standalone"]),
             logs=given["logs"],
             is_alone=given["is_alone"],
             not_kafkas=not_kafkas,
