@@ -28,11 +28,13 @@ SETTINGS: Final = {
 def otherwise(release: str, keys: Iterable[tuple[str, str, int]]) -> set[tuple[str, str, int]]:
     """Return what is refused otherwise on purpose: a SyncGroup 5 without a protocol with 30, there with 23.
 
-    3.9.1 has no place for the code of an OffsetFetch before version 2: it answers without partitions.
+    3.9.1 has no place for the code of an OffsetFetch before version 2: it answers without partitions. With ZooKeeper it
+    has no consumer groups, and says so before it looks at rights.
     """
     found = {key for key in keys if key[1].startswith("SyncGroup") and key[2] > 4}
     if release != "2.8.2":
         found |= {key for key in keys if key[1].startswith("OffsetFetch") and key[2] < 2}
+        found |= {key for key in keys if key[1].startswith("ConsumerGroup")}
     return found
 
 
