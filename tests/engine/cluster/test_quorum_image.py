@@ -3,6 +3,7 @@
 import itertools
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -34,9 +35,9 @@ def ids() -> Callable[[], uuid.UUID]:
     return lambda: uuid.UUID(int=next(numbers))
 
 
-def taking(**changed: object) -> TakingOver:
+def taking(**changed: Any) -> TakingOver:
     """Return how node 1 takes over a cluster at level 30."""
-    return TakingOver(1, DIRECTORY, {"metadata.version": 30}, ids())._replace(**changed)  # type: ignore[arg-type]
+    return TakingOver(1, DIRECTORY, {"metadata.version": 30}, ids())._replace(**changed)
 
 
 TREE = ClusterImage(

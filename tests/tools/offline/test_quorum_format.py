@@ -2,6 +2,7 @@
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,11 +26,11 @@ from magicbyte.tools.offline.quorum_format import NodeFormat, format_directory, 
 NOW_MS = 1_790_000_000_000
 
 
-def formatted(path: Path, release: str = "4.3", **changed: object) -> NodeFormat:
+def formatted(path: Path, release: str = "4.3", **changed: Any) -> NodeFormat:
     """Format a directory of a combined node."""
     chosen = Release.of(release)
     assert chosen.metadata_version is not None
-    wanted = {
+    wanted: dict[str, Any] = {
         "node_id": 1,
         "cluster_id": uuid.UUID(int=1 << 90),
         "directory_id": uuid.UUID(int=1 << 100),
@@ -38,7 +39,7 @@ def formatted(path: Path, release: str = "4.3", **changed: object) -> NodeFormat
         "levels": initial_levels(chosen.metadata_version, chosen, {}),
         "users": {},
     }
-    made = NodeFormat(**wanted | changed)  # type: ignore[arg-type]
+    made = NodeFormat(**wanted | changed)
     format_directory(path, made, NOW_MS)
     return made
 

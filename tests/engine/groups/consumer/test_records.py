@@ -11,6 +11,7 @@ from magicbyte.engine.groups.consumer.members import AWAY, MemberProgress, Membe
 from magicbyte.engine.groups.consumer.records import (
     GroupEpoch,
     GroupRecord,
+    RecordValue,
     ResolvedPattern,
     TargetEpoch,
     decode,
@@ -68,8 +69,8 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("kind", "member", "value", "expected"), VECTORS)
-def test_values_are_those_of_a_real_broker(kind: int, member: str, value: object, expected: str) -> None:
-    record = GroupRecord(kind, "vg", member, value)  # type: ignore[arg-type]
+def test_values_are_those_of_a_real_broker(kind: int, member: str, value: RecordValue, expected: str) -> None:
+    record = GroupRecord(kind, "vg", member, value)
     key, data = encode(record, with_epochs=True)
     assert data is not None
     assert data.hex() == expected

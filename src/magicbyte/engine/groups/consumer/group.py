@@ -20,7 +20,7 @@ from collections import Counter
 from magicbyte.engine.groups.classic.usage import MEMBER_BYTES, Usage
 from magicbyte.engine.groups.consumer import records
 from magicbyte.engine.groups.consumer.members import NEW, MemberProgress, MemberState, Partitions, Subscriber
-from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, ResolvedPattern, TargetEpoch
+from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, RecordValue, ResolvedPattern, TargetEpoch
 
 _PARTITION_BYTES = 100  # in memory, for a partition of a member
 
@@ -142,9 +142,9 @@ class ConsumerGroup:
 
     # ---- records
 
-    def record(self, kind: int, value: object, member_id: str = "") -> GroupRecord:
+    def record(self, kind: int, value: RecordValue | None, member_id: str = "") -> GroupRecord:
         """Return a record of this group."""
-        return GroupRecord(kind, self.group_id, member_id, value)  # type: ignore[arg-type]
+        return GroupRecord(kind, self.group_id, member_id, value)
 
     def deletion_of_member(self, member_id: str) -> list[GroupRecord]:
         """Return the records that delete a member."""

@@ -40,7 +40,7 @@ from magicbyte.engine.groups.consumer.members import (
     partitions_of,
 )
 from magicbyte.engine.groups.consumer.reconciliation import Owned, next_step
-from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, ResolvedPattern, TargetEpoch
+from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, RecordValue, ResolvedPattern, TargetEpoch
 from magicbyte.engine.groups.consumer.topic_patterns import TopicPattern
 from magicbyte.engine.groups.consumer.topics import metadata_hash
 from magicbyte.engine.groups.consumer.waiting import Expiry, WaitingHeartbeat
@@ -425,7 +425,7 @@ class _Staying:
             response.assignment = _assignment(following)
         return HeartbeatStep(self.changes, response, self.member_id, resolves)
 
-    def _add(self, kind: int, value: object, member_id: str = "") -> None:
+    def _add(self, kind: int, value: RecordValue | None, member_id: str = "") -> None:
         self.changes.append(self.group.record(kind, value, member_id))
 
     # ---- the member

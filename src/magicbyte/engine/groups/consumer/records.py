@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from magicbyte.engine.coordination.stored import read_stored, write_stored
 from magicbyte.engine.groups.consumer.members import Held, MemberProgress, MemberState, Partitions, Subscriber
@@ -59,6 +59,10 @@ class ResolvedPattern(NamedTuple):
     date_ms: int
 
 
+RecordValue: TypeAlias = GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress | ResolvedPattern
+"""What the value of a record says, by its type."""
+
+
 class GroupRecord(NamedTuple):
     """A record of a group. `type` is that of its key.
 
@@ -68,13 +72,22 @@ class GroupRecord(NamedTuple):
     type: int
     group_id: str
     member_id: str
-    value: GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress | ResolvedPattern | None
+    value: RecordValue | None
 
 
 GROUP, TOPICS_OF_4_0, MEMBER, TARGET, TARGET_OF_MEMBER, CURRENT, PATTERN = 3, 4, 5, 6, 7, 8, 16
 TYPES: Final = frozenset({GROUP, TOPICS_OF_4_0, MEMBER, TARGET, TARGET_OF_MEMBER, CURRENT, PATTERN})
 
-_KEYS: Final[dict[int, type[Message]]] = {
+_Key: TypeAlias = (
+    ConsumerGroupMetadataKey
+    | ConsumerGroupPartitionMetadataKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+    | target.ConsumerGroupTargetAssignmentMemberKey
+    | current.ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupRegularExpressionKey
+)
+_KEYS: Final[dict[int, type[_Key]]] = {
     GROUP: ConsumerGroupMetadataKey,
     TOPICS_OF_4_0: ConsumerGroupPartitionMetadataKey,
     MEMBER: ConsumerGroupMemberMetadataKey,
@@ -99,7 +112,7 @@ def encode(record: GroupRecord, *, with_epochs: bool) -> tuple[bytes, bytes | No
     return key, None if value is None else write_stored(value, 0)
 
 
-def _stored(value: object, with_epochs: bool) -> Message | None:
+def _stored(value: RecordValue | None, with_epochs: bool) -> Message | None:
     match value:
         case None:
             return None
@@ -162,18 +175,15 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
     if kind not in TYPES:
         return None
     names = read_stored(_KEYS[kind], key, kind)
-    group_id: str = getattr(names, "group_id")  # noqa: B009 - of a class that the type determines
     member_id: str = getattr(names, "regular_expression" if kind == PATTERN else "member_id", "")
     if value is None or kind == TOPICS_OF_4_0:
-        return GroupRecord(kind, group_id, member_id, None)
+        return GroupRecord(kind, names.group_id, member_id, None)
     if Reader(value).int16() != 0:
         return None
-    return GroupRecord(kind, group_id, member_id, _read(kind, value))
+    return GroupRecord(kind, names.group_id, member_id, _read(kind, value))
 
 
-def _read(
-    kind: int, data: bytes
-) -> GroupEpoch | Subscriber | TargetEpoch | Partitions | MemberProgress | ResolvedPattern:
+def _read(kind: int, data: bytes) -> RecordValue:
     if kind == GROUP:
         group = read_stored(ConsumerGroupMetadataValue, data, 0)
         return GroupEpoch(group.epoch, group.metadata_hash)
