@@ -64,3 +64,16 @@ def test_what_does_not_fit_is_refused_in_one_line(words: list[str], message: str
     assert done.exit_code == 2
     assert message in done.stderr.splitlines()[-1]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_export_leaves_an_empty_folder_where_it_was(served: Path, tmp_path: Path) -> None:
+    out, logs = tmp_path / "out", tmp_path / "logs"
+    out.mkdir()
+    (logs / "others-0").mkdir(parents=True)
+    (logs / "others-0" / f"{0:020}.log").write_bytes(b"")
+    done = run("metadata", "export", served, "--to-kraft", out, "--logs", logs)
+    assert done.exit_code == 2, done.stdout
+    assert "rename its folder to -stray" in done.stderr
+    assert list(out.iterdir()) == []
+    assert run("metadata", "export", served, "--to-kraft", out).exit_code == 0
+    assert (out / "meta.properties").exists()

@@ -127,8 +127,6 @@ def export_to_kraft(source: DescribedCluster, out: Path, options: ExportOptions,
     inputs = [each for each in (_directory(source), options.logs) if each is not None]
     refuse_overlap(out, inputs)
     refuse_used(out)
-    if out.exists():
-        out.rmdir()  # so that it gets its name at once, whole
     left_out = list[str]()
     owner = _read(lambda: _owner(source), options, left_out)
     node_id = _chosen("node id", options.node_id, None if owner is None else owner.node_id)
@@ -142,6 +140,8 @@ def export_to_kraft(source: DescribedCluster, out: Path, options: ExportOptions,
     end, epoch = _end(source, image)
     start = MetadataStart(end, epoch, max(epoch, term))
     node = ExportedOwner(node_id, directory_id, cluster_id)
+    if out.exists():
+        out.rmdir()  # it is empty, and gets its name at once, whole
     with _folder(out, logs, options) as folder:
         put_metadata(folder, image, node, start, options, now_ms)
         for each in logs:
