@@ -6,20 +6,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from cli.command import run
 from interop import kafka_oracle
-from magicbyte.access.client import Client
-from magicbyte.access.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
-from magicbyte.access.client.fetch import FetchOptions, read_records
-from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
-from magicbyte.access.client.produce import ProduceOptions, send
-from magicbyte.engine.codecs import Codec
-from magicbyte.engine.protocol import APIS
-from magicbyte.engine.records.columns import Record
+from interop.handed_over import Seen, fill, look
 from magicbyte.testing import Broker
 from ports import free_port
 
@@ -28,16 +20,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.usefixtures("ne
 START = 1_700_000_000_000
 SETTINGS = {"retention.ms": "-1", "segment.bytes": "100000"}
 SECONDS = 240
-DESCRIBE_CONFIGS = 32
-PLACE = ("orders", 1)
-
-
-class Seen(NamedTuple):
-    """What a client sees of a broker's topic: records by partition, the settings, and a group's offset."""
-
-    records: list[list[tuple[int, bytes | None, bytes | None]]]
-    settings: dict[str, str | None]
-    committed: int
 
 
 @pytest.fixture
@@ -50,35 +32,6 @@ def zookeeper(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     kafka_oracle.stop_process(pid, str(folder), 15)
 
 
-async def fill(bootstrap: str, first: int, *, create: bool) -> None:
-    async with Client(bootstrap) as client:
-        if create:
-            await create_topic(client, NewTopic("orders", 2, 1, {**SETTINGS, "message.format.version": "0.10.2"}))
-        for partition in range(2):
-            rows = [Record(at, START + at, 0, b"key %d" % at, b"value %d" % (first + at)) for at in range(50)]
-            await send(client, "orders", partition, rows, ProduceOptions(codec=Codec.GZIP))
-        await commit_offsets(client, "group", {PLACE: Committed(first + 7, "")})
-
-
-async def look(bootstrap: str) -> Seen:
-    async with Client(bootstrap) as client:
-        found = []
-        for partition in range(2):
-            columns = [each async for each in read_records(client, "orders", partition, 0, 1 << 40, FetchOptions())]
-            found.append([(each.offset, each.key, each.value) for part in columns for each in part])
-        settings = await described(client)
-        committed = (await committed_offsets(client, "group", [PLACE]))[PLACE]
-        return Seen(found, settings, committed.offset)
-
-
-async def described(client: Client) -> dict[str, str | None]:
-    """The settings that were given; brokers before 0.11 do not tell."""
-    if (await client.any_connection()).versions.latest(APIS[DESCRIBE_CONFIGS]) is None:
-        return {}
-    found = await describe_configs(client, ConfigResource.TOPIC, "orders")
-    return {name: found[name].value for name in SETTINGS}
-
-
 def real(version: str, folder: Path, data: Path, zookeeper: str) -> Seen:
     """What a real broker over a log directory answers, and what it takes."""
     launcher = [sys.executable, str(Path(kafka_oracle.__file__))]
@@ -86,8 +39,8 @@ def real(version: str, folder: Path, data: Path, zookeeper: str) -> Seen:
     subprocess.run([*command, "--prop", f"log.dirs={data}"], check=True, timeout=SECONDS)
     try:
         bootstrap = json.loads((folder / "oracle.json").read_text())["bootstrap"]
-        seen = asyncio.run(asyncio.wait_for(look(bootstrap), SECONDS))
-        asyncio.run(asyncio.wait_for(fill(bootstrap, 1000, create=False), SECONDS))
+        seen = asyncio.run(asyncio.wait_for(look(bootstrap, SETTINGS), SECONDS))
+        asyncio.run(asyncio.wait_for(fill(bootstrap, 1000, START), SECONDS))
         return seen
     finally:
         subprocess.run([*launcher, "stop", folder], check=True, timeout=SECONDS)
@@ -104,8 +57,8 @@ def test_a_directory_goes_to_a_real_broker_and_back_with_all_that_is_known(
         "offsets.topic.num.partitions": "3",
     }
     with Broker(ours, directory=data) as broker:
-        asyncio.run(fill(broker.bootstrap_servers, 0, create=True))
-        before = asyncio.run(look(broker.bootstrap_servers))
+        asyncio.run(fill(broker.bootstrap_servers, 0, START, creates={**SETTINGS, "message.format.version": "0.10.2"}))
+        before = asyncio.run(look(broker.bootstrap_servers, SETTINGS))
     assert before.committed == 7
     done = run("metadata", "export", "--dir", data, "--zookeeper", zookeeper)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -120,7 +73,7 @@ def test_a_directory_goes_to_a_real_broker_and_back_with_all_that_is_known(
     done = run("metadata", "import", "--dir", data, "--zookeeper", zookeeper)
     assert (done.exit_code, done.stderr) == (0, "")
     with Broker(ours, directory=data) as broker:
-        after = asyncio.run(look(broker.bootstrap_servers))
+        after = asyncio.run(look(broker.bootstrap_servers, SETTINGS))
     assert after.settings == SETTINGS
     assert after.committed == 1007
     assert [part[:50] for part in after.records] == before.records

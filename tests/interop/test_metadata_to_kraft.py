@@ -3,20 +3,13 @@
 import asyncio
 import shutil
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from cli.command import run
+from interop.handed_over import Seen, fill, look
 from interop.kraft_nodes import SECONDS, kraft_node, troubles
 from kraft_data import KraftNode
-from magicbyte.access.client import Client
-from magicbyte.access.client.admin import ConfigResource, NewTopic, create_topic, describe_configs
-from magicbyte.access.client.fetch import FetchOptions, read_records
-from magicbyte.access.client.groups import Committed, commit_offsets, committed_offsets
-from magicbyte.access.client.produce import ProduceOptions, send
-from magicbyte.engine.codecs import Codec
-from magicbyte.engine.records.columns import Record
 from magicbyte.testing import Broker
 from magicbyte.tools.offline.metadata_sources import read_metadata
 from magicbyte.tools.offline.quorum import ClusterDifference
@@ -28,45 +21,13 @@ CI, OTHERS = "4.3.1", ("3.9.1", "4.4.0")
 RELEASES = [CI, *(pytest.param(each, marks=pytest.mark.campaign) for each in OTHERS)]
 START = 1_790_000_000_000
 SETTINGS = {"retention.ms": "-1", "segment.bytes": "1048576"}
-PLACE = ("orders", 1)
-
-
-class Seen(NamedTuple):
-    """What a client sees: records by partition, the settings, and a group's offset."""
-
-    records: list[list[tuple[int, bytes | None, bytes | None]]]
-    settings: dict[str, str | None]
-    committed: int
-
-
-async def fill(bootstrap: str, first: int, *, creates: bool) -> None:
-    """Produce 50 records to each partition, and commit the offset of a group."""
-    async with Client(bootstrap) as client:
-        if creates:
-            await create_topic(client, NewTopic("orders", 2, 1, SETTINGS))
-        for partition in range(2):
-            rows = [Record(at, START + at, 0, b"key %d" % at, b"value %d" % (first + at)) for at in range(50)]
-            await send(client, "orders", partition, rows, ProduceOptions(codec=Codec.GZIP))
-        await commit_offsets(client, "group", {PLACE: Committed(first + 7, "")})
-
-
-async def look(bootstrap: str) -> Seen:
-    """Read everything."""
-    async with Client(bootstrap) as client:
-        found = []
-        for partition in range(2):
-            columns = [each async for each in read_records(client, "orders", partition, 0, 1 << 40, FetchOptions())]
-            found.append([(each.offset, each.key, each.value) for part in columns for each in part])
-        settings = await describe_configs(client, ConfigResource.TOPIC, "orders")
-        committed = (await committed_offsets(client, "group", [PLACE]))[PLACE]
-        return Seen(found, {name: settings[name].value for name in SETTINGS}, committed.offset)
 
 
 def waited(bootstrap: str, first: int | None = None) -> Seen:
     """Read everything, or fill first."""
     if first is not None:
-        asyncio.run(asyncio.wait_for(fill(bootstrap, first, creates=False), SECONDS))
-    return asyncio.run(asyncio.wait_for(look(bootstrap), SECONDS))
+        asyncio.run(asyncio.wait_for(fill(bootstrap, first, START), SECONDS))
+    return asyncio.run(asyncio.wait_for(look(bootstrap, SETTINGS), SECONDS))
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -74,8 +35,8 @@ def test_a_directory_of_magicbyte_is_taken_over_with_records_offsets_and_setting
     logs, node = tmp_path / "logs", tmp_path / "node"
     ours = {"offsets.topic.num.partitions": "3", "auto.create.topics.enable": "false"}
     with Broker(ours, directory=logs) as broker:
-        asyncio.run(fill(broker.bootstrap_servers, 0, creates=True))
-        before = asyncio.run(look(broker.bootstrap_servers))
+        asyncio.run(fill(broker.bootstrap_servers, 0, START, creates=SETTINGS))
+        before = asyncio.run(look(broker.bootstrap_servers, SETTINGS))
     assert before.committed == 7
     done = run("metadata", "export", logs, "--to-kraft", node / "data", "--logs", logs, "--alone", "--node-id", "5",
                "--release", release)  # fmt: skip
@@ -121,7 +82,7 @@ def test_kafka_starts_on_a_formatted_directory(release: str, is_dynamic: bool, t
     assert done.exit_code == 0, done.stderr
     levels = read_metadata(str(tmp_path / "data")).image.features
     with kraft_node(release, tmp_path, 1, controller_port=port, is_dynamic=is_dynamic) as bootstrap:
-        asyncio.run(asyncio.wait_for(fill(bootstrap, 0, creates=True), SECONDS))
+        asyncio.run(asyncio.wait_for(fill(bootstrap, 0, START, creates=SETTINGS), SECONDS))
         seen = waited(bootstrap)
     assert [len(part) for part in seen.records] == [50, 50]
     assert troubles(tmp_path) == []
