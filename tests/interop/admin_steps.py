@@ -31,6 +31,7 @@ from magicbyte.engine.protocol.messages import list_config_resources as listing
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
+FOR_ALL_BROKERS = 3  # where a setting has its value
 BROKER_ID = "0"
 NOBODY = uuid.UUID(int=0x0123456789ABCDEF)
 
@@ -373,7 +374,12 @@ STEPS = [
     Step("the cluster", 0, cluster.DescribeClusterRequest()),
     Step("places of a topic's settings", 4, _places(TOPIC, "plain", "retention.ms", "segment.ms", "flush.ms")),
     Step("places of bounds of time", 4, _places(TOPIC, "plain", "message.timestamp.before.max.ms", "segment.bytes")),
-    Step("places of the broker's settings", 4, _places(BROKER, BROKER_ID, "log.roll.hours", "log.segment.bytes")),
+    Step(
+        "places of the broker's settings",
+        4,
+        _places(BROKER, BROKER_ID, "log.roll.hours", "log.segment.bytes"),
+        comes_to=lambda found: ["log.segment.bytes", "log.segment.bytes", FOR_ALL_BROKERS] in found,
+    ),
     # ---- access, where there is no authorizer
     *(
         Step(
