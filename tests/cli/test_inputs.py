@@ -20,6 +20,7 @@ from cli.builders import commands
 from cli.command import IN_PLACE, inputs, run, state
 from kraft_data import KraftNode
 from magicbyte.testing import Broker
+from server.metadata.zookeeper_builders import files, put
 
 CASES = ("0.8.2.2/basic-gzip", "0.9.0.1/compact-snappy.before", "0.10.2.2/crash-flip.crashed", "0.11.0.3/txn-none",
          "2.8.2/basic-lz4", "4.3.1/basic-zstd")  # fmt: skip
@@ -42,7 +43,7 @@ LINES: dict[str, list[str]] = {
     ],
     "convert": ["LOGS --to v2 --out OUT/logs --verify", "PARTITION --to v0 --codec gzip --out OUT/v0"],
     "diff": ["PARTITION COPY", "LOGS LOGS"],
-    "metadata show": ["NODE", "NODE --at 100 --json"],
+    "metadata show": ["NODE", "NODE --at 100 --json", "ZOOKEEPER"],
     "metadata history": ["NODE", "NODE --topic alpha-one --json"],
     "metadata diff": ["NODE NODE --json"],
     "metadata check": ["NODE", "NODE --json", "NODE --repair --out OUT/repaired"],
@@ -165,6 +166,7 @@ def laid_out(folder: Path) -> dict[str, str]:
         "DAMAGED": str(damaged),
         "ARCHIVE": archive,
         "SCHEMAS": str(folder / "schemas"),
+        "ZOOKEEPER": str(put(folder / "zookeeper", files("3.9.1"))),
         "NODE": str(KraftNode("3.9.1/clean-a", "node").unpacked(folder / "node")),
         **{word: str(folder / name) for word, (name, _) in texts.items()},
     }

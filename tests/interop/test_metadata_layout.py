@@ -48,6 +48,8 @@ def test_the_nodes_of_a_real_broker_are_read_and_written_as_it_does(version: str
         has_ids = version != "0.10.2.2"
 
         source = read_metadata(f"zookeeper://{state['zookeeper']}")
+        files = read_metadata(str(tmp_path / "zookeeper"))
+        assert (files.image, files.notes) == (source.image, ())
         shown = source.to_json(["t"])
         (told,) = shown["topics"]
         assert [(each["leader"], each["isr"]) for each in told["partitions"]] == [(0, [0])] * 3

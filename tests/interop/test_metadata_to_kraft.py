@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
+from interop import jvm
 from interop.handed_over import Seen, fill, look
 from interop.kraft_nodes import SECONDS, kraft_node, troubles
 from kraft_data import KraftNode
@@ -55,6 +56,30 @@ def test_a_directory_of_magicbyte_is_taken_over_with_records_offsets_and_setting
     assert after.brokers.keys() == {5}
     with kraft_node(release, node, 5) as bootstrap:
         assert waited(bootstrap) == later
+
+
+@pytest.mark.parametrize(
+    ("old", "release"),
+    [
+        ("3.9.1", CI),
+        pytest.param("2.8.2", "3.9.1", marks=pytest.mark.campaign),
+        pytest.param("1.1.1", "4.4.0", marks=pytest.mark.campaign),
+    ],
+)
+def test_a_cluster_of_zookeepers_starts_on_kraft_from_the_files_of_both(old: str, release: str, tmp_path: Path) -> None:
+    source, node = tmp_path / "old", tmp_path / "node"
+    with jvm.broker(old, source, "offsets.topic.num.partitions=3", "auto.create.topics.enable=false") as state:
+        asyncio.run(asyncio.wait_for(fill(state["bootstrap"], 0, START, creates=SETTINGS), SECONDS))
+        before = waited(state["bootstrap"])
+    words = ["--to-kraft", node / "data", "--logs", source / "data", "--alone", "--node-id", "0", "--release", release]
+    done = run("metadata", "export", source / "zookeeper", *words)
+    assert done.exit_code == 0, done.stderr
+    with kraft_node(release, node, 0) as bootstrap:
+        assert waited(bootstrap) == before
+        later = waited(bootstrap, first=1000)
+    assert troubles(node) == []
+    assert [part[:50] for part in later.records] == before.records
+    assert later.committed == 1007
 
 
 @pytest.mark.campaign

@@ -64,6 +64,7 @@ metadata.add_command(format_, "format")
     examples=(
         "magicbyte metadata show kraft-combined-logs",
         "magicbyte metadata show kraft-combined-logs --topic orders --at 4200",
+        "magicbyte metadata show zookeeper-data",
     ),
 )
 @click.argument("path", metavar="PATH")
@@ -75,8 +76,9 @@ def show(path: str, at: int | None, topics: tuple[str, ...], form: str) -> None:
     """Show the cluster that the metadata log of a stopped KRaft node, or of a copy of one, describes.
 
     PATH is a log directory with __cluster_metadata-0, or that folder. Reads the newest complete snapshot and the log
-    after it. PATH may also be the log directory of a stopped broker of magicbyte, or zookeeper://HOST:PORT[/PATH].
-    Nothing is changed. Credentials and tokens are named, not shown.
+    after it. PATH may also be the log directory of a stopped broker of magicbyte, zookeeper://HOST:PORT[/PATH], or the
+    data directory of a stopped ZooKeeper; DIR@/PATH if it has several clusters. Nothing is changed. Credentials and
+    tokens are named, not shown.
     """
     from magicbyte.tools.offline.metadata_sources import read_metadata
 
@@ -361,7 +363,8 @@ def export(source: str | None, directory: Path | None, zookeeper: str | None, **
     of SOURCE into a new directory, on which a KRaft node of Kafka starts.
 
     SOURCE is as for `metadata show`: a log directory of a KRaft node, with @OFFSET as after this offset, that of a
-    stopped broker of magicbyte, or zookeeper://HOST:PORT[/PATH]. Sources are not changed.
+    stopped broker of magicbyte, zookeeper://HOST:PORT[/PATH], or the data directory of a stopped ZooKeeper. Sources are
+    not changed.
     """
     from magicbyte.engine.log.files.outputs import refuse_overlap
 

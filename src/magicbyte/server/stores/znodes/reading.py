@@ -244,6 +244,12 @@ def _reread_states(nodes: _Nodes, image: ClusterImage, keys: Iterable[TopicParti
     return apply_all(image, changes, image.position)
 
 
+def cluster_paths(paths: Iterable[str]) -> list[str]:
+    """Return the chroot paths under which a tree has the nodes of a cluster, `/` for its root."""
+    ends = [path.removesuffix(layout.TOPICS) or "/" for path in paths if path.endswith(layout.TOPICS)]
+    return sorted(ends)
+
+
 def image_of(store: MetadataStore) -> ClusterImage:
     """Return the cluster in a tree. Blocks.
 
