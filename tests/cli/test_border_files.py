@@ -108,6 +108,7 @@ BORDER: Final[dict[str, tuple[Callable[[Path], object], tuple[str, ...]]]] = {
 
 READERS: Final[dict[str, Callable[[Path, Path], list[str | Path]]]] = {
     "inventory": lambda directory, _: ["inventory", directory],
+    "space": lambda directory, _: ["space", directory],
     "verify": lambda directory, _: ["verify", directory],
     "verify --quick": lambda directory, _: ["verify", directory, "--quick"],
     "cat": lambda directory, _: ["cat", directory],
@@ -119,7 +120,7 @@ READERS: Final[dict[str, Callable[[Path, Path], list[str | Path]]]] = {
     "rebuild-index": lambda directory, _: ["rebuild-index", directory],
 }
 
-CHECKS_ALL: Final = ("verify", "verify --quick", "rebuild-index", "inventory")
+CHECKS_ALL: Final = ("verify", "verify --quick", "rebuild-index", "inventory", "space")
 """Readers that include the quorum's own log: their answer is its name among the others."""
 
 

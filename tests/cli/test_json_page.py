@@ -20,6 +20,7 @@ OFFLINE = {
     "retain": ["retain WHOLE --out NEW --older-than 1d --json"],
     "rescue": ["rescue DAMAGED --to NEW --json"],
     "salvage": ["salvage DAMAGED --out NEW --json"],
+    "space": ["space LOGS --deep --older-than 1d --json"],
     "verify": ["verify LOGS --json"],
 }  # fmt: skip
 """Command lines for the bundled logs, by output."""

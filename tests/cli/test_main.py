@@ -56,7 +56,7 @@ def test_the_version_is_the_packages() -> None:
     ("arguments", "said"),
     [
         (["inventroy", "x"], "did you mean 'inventory'?"),
-        (["frobnicate"], "expected one of tour, inventory, cat"),
+        (["frobnicate"], "expected one of tour, inventory, space, cat"),
         (["cat"], "Missing argument 'PATH...'"),
         (["cat", "--formt", "jsonl", "x"], "--format"),
         (["cat", "/nowhere/at/all"], "/nowhere/at/all: no such file or folder"),

@@ -37,6 +37,7 @@ GROUPS = {
     },
     "Logs on disk, without a broker": {
         "inventory": "Summarize logs: formats, codecs, offsets, times.",
+        "space": "Show what fills logs: topics, ages, formats, keys.",
         "cat": "Print records, or write them as Arrow, Parquet, CSV.",
         "dump": "Print batches, indexes and snapshots, byte by byte.",
         "verify": "Check logs for damage, and advise how to repair it.",

@@ -111,13 +111,13 @@ def hash_records(columns: RecordColumns) -> RecordHashes:
         np.ascontiguousarray(columns.offset, np.int64),
         np.ascontiguousarray(columns.timestamp, np.int64),
         np.asarray(columns.timestamp_type, np.int8),
-        _hash_cells(columns.key, _KEY),
-        _hash_cells(columns.value, _VALUE),
+        hash_cells(columns.key, _KEY),
+        hash_cells(columns.value, _VALUE),
         _hash_headers(columns.headers),
     )
 
 
-def _hash_cells(cells: BytesColumn, seed: int) -> Array:
+def hash_cells(cells: BytesColumn, seed: int) -> Array:
     """Return the hash of each cell. Raises CorruptRecordError for a cell outside the column's data."""
     length = np.asarray(cells.length, np.int32)
     total = int(np.maximum(length, 0).sum(dtype=np.int64))
@@ -140,7 +140,7 @@ def _hash_headers(headers: HeaderColumns) -> Array:
         return hashes
     end = np.cumsum(count)
     place = np.arange(len(headers.key)) - np.repeat(end - count, count)  # index of each header within its record
-    names, values = _hash_cells(headers.key, _NAME), _hash_cells(headers.value, _HEADER)
+    names, values = hash_cells(headers.key, _NAME), hash_cells(headers.value, _HEADER)
     each = _mixed(_mixed(names + place.astype(np.uint64) * _ODD) + values)
     sums = np.zeros(len(each) + 1, np.uint64)
     np.cumsum(each, out=sums[1:])

@@ -555,18 +555,12 @@ class EntryCounter:
         self._last = tally.last_offset = int(last[-1]) if knows_last[-1] else None
 
     def _add_times(self, block: Headers, data: Bools, wrapper: Bools) -> None:
-        heads, magic = block.fields, block.magic
+        times = block.timestamp
         if self.dialect is Dialect.ENRICHED:
-            seconds = heads["seconds"].astype(np.int64)
-            times = np.where(seconds == -1, NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
-            tagged = (heads["tags_length"] > layout.INT64.size) & (heads["first_tag"] == 0)
-            times = np.where(tagged, heads["tagged_timestamp"], times).astype(np.int64)
             exact = ~wrapper
         else:
-            times = np.where(magic == 2, heads["max_timestamp"], heads["message_timestamp"]).astype(np.int64)
             exact = block.attributes & layout.LOG_APPEND_TIME_BIT != 0
-            exact |= np.where(magic == 2, heads["record_count"] == 1, ~wrapper)
-            data = data & (magic > 0)
+            exact |= np.where(block.is_batch, block.fields["record_count"] == 1, ~wrapper)
         dated = data & (times != NO_TIMESTAMP)
         if not dated.any():
             return

@@ -19,6 +19,7 @@ from magicbyte.engine.log.files.reader import DamageHandler, read_chunks
 from magicbyte.engine.records import layout
 from magicbyte.engine.records.arrays import at_each_byte
 from magicbyte.engine.records.layout import Dialect, Field
+from magicbyte.engine.sentinels import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from magicbyte.engine.ports import ReadableFile
@@ -138,6 +139,18 @@ class Headers:
     def offset(self) -> Int64s:
         """The offset field: of the first record; in a v0 or v1 wrapper of the last one."""
         return self.fields["offset"].astype(np.int64)
+
+    @cached_property
+    def timestamp(self) -> Int64s:
+        """The largest timestamp of the entry in ms, by its header; NO_TIMESTAMP where it has none."""
+        fields = self.fields
+        if self.dialect is Dialect.ENRICHED:
+            seconds = fields["seconds"].astype(np.int64)
+            times = np.where(seconds == -1, NO_TIMESTAMP, (seconds & 0xFFFF_FFFF) * 1000)
+            tagged = (fields["tags_length"] > layout.INT64.size) & (fields["first_tag"] == 0)
+            return np.where(tagged, fields["tagged_timestamp"], times).astype(np.int64)
+        times = np.where(self.is_batch, fields["max_timestamp"], fields["message_timestamp"]).astype(np.int64)
+        return np.where(np.equal(self.magic, 0), NO_TIMESTAMP, times)
 
     @cached_property
     def last_offset(self) -> Int64s:

@@ -1,0 +1,1 @@
+"""Answers about logs: what fills a disk."""
