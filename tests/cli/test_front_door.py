@@ -131,7 +131,7 @@ def test_a_misspelt_setting_of_serve_stops_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["queued.max.requests", "group.share.session.timeout.ms", "retention.ms"])
+@pytest.mark.parametrize("name", ["queued.max.requests", "group.streams.session.timeout.ms", "retention.ms"])
 def test_a_setting_that_only_resembles_another_is_warned_of(name: str, tmp_path: Path) -> None:
     """Kafka has settings that have no effect here, with names of other words than those that have one."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -169,6 +169,19 @@ class Release(Struct, frozen=True):
         return 1 if self.number >= (4, 0) else 0
 
     @property
+    def share_version(self) -> int:
+        """The level of the feature `share.version` that a new cluster has: 1 is share groups (KIP-932).
+
+        Since 4.4 it is 2 there, which adds dead-letter topics.
+        """
+        return 1 if self.number >= (4, 2) else 0
+
+    @property
+    def keeps_share_counts(self) -> bool:
+        """Whether stored states of share groups have the number of records that are done."""
+        return self.number >= (4, 2)
+
+    @property
     def keeps_assignment_epochs(self) -> bool:
         """Whether records of consumer groups hold the epochs of partitions, and assignments are an interval apart."""
         return self.number >= (4, 3)
@@ -511,6 +524,18 @@ _GREW: Final[Mapping[int, Mapping[str, int]]] = {
     69: {"4.0": 0, "4.1": 1},
     74: {"4.0": 0, "4.1": 1},
     75: {"4.0": 0},
+    76: {"4.1": 1},
+    77: {"4.1": 1},
+    78: {"4.1": 1, "4.2": 2},
+    79: {"4.1": 1, "4.2": 2},
+    83: {"4.1": 0},
+    84: {"4.1": 0},
+    85: {"4.1": 0, "4.2": 1},
+    86: {"4.1": 0},
+    87: {"4.1": 0, "4.2": 1},
+    90: {"4.1": 0, "4.2": 1},
+    91: {"4.1": 0},
+    92: {"4.1": 0},
 }  # fmt: skip
 """By API key: the latest version of each release line, given where it changes."""
 _OF_TRANSACTIONS: Final = frozenset({24, 25, 26, 27, 28})
@@ -521,7 +546,7 @@ _OF_SCRAM: Final = frozenset({50, 51})
 
 _LEAST: Final[Mapping[int, int]] = {
     0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 11: 2, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1, 38: 1,
-    39: 1, 40: 1, 41: 1,
+    39: 1, 40: 1, 41: 1, 76: 1, 77: 1, 78: 1, 79: 1,
 }  # fmt: skip
 """By API key: the first version that releases from 4.0 on support (KIP-896)."""
 _JOIN_GROUP: Final = 11  # its oldest versions returned in 4.1

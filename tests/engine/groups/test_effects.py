@@ -20,6 +20,7 @@ from magicbyte.engine.protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from magicbyte.engine.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 
 SEEDS = range(4)
 STEPS = 200
@@ -40,7 +41,7 @@ def history(seed: int, world: World) -> list[Effect]:
     for _ in range(STEPS):
         group, instance = draw.choice("gh"), draw.choice((None, "i"))
         world.holds, world.append_code = draw.random() < 0.3, draw.choice(CODES)
-        match draw.randrange(13):
+        match draw.randrange(14):
             case 0 | 1:
                 joins.append((group, instance, world.join(version=draw.choice((3, 9)), group=group, instance=instance)))
             case 2 | 3 | 4 | 5 if joins:
@@ -71,6 +72,14 @@ def history(seed: int, world: World) -> list[Effect]:
                     topic_partitions=[],
                 )
                 world.ask(heartbeat)
+            case 12:
+                shared = ShareGroupHeartbeatRequest(
+                    group_id="s",
+                    member_id=draw.choice("mn"),
+                    member_epoch=draw.choice((0, 0, -1)),
+                    subscribed_topic_names=["t"],
+                )
+                world.ask(shared, 1)
             case 10:
                 world.end(group=group, commits=draw.random() < 0.5)
             case _:

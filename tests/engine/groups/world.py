@@ -16,7 +16,7 @@ from magicbyte.engine.groups.classic.group import Group
 from magicbyte.engine.groups.config import GroupConfig
 from magicbyte.engine.groups.consumer.topics import GroupTopic
 from magicbyte.engine.groups.coordinator import Coordinator
-from magicbyte.engine.groups.effects import Effect
+from magicbyte.engine.groups.effects import DeleteStates, Effect, InitializeStates
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
 from magicbyte.engine.groups.offsets import end_transaction
 from magicbyte.engine.ports import Moment
@@ -178,6 +178,8 @@ class World:
             elif isinstance(effect, Tell):
                 assert isinstance(effect.ticket, int)
                 self.asked[effect.ticket].answer = effect.code
+            elif isinstance(effect, InitializeStates | DeleteStates):
+                continue  # the share coordinator does not answer
             elif self.holds:
                 self.held.append(effect)
             else:

@@ -17,7 +17,7 @@ TAGS = "unknown_tags"
 OF_ACLS = {"operation": 2, "permission_type": 3, "resource_type": 2, "resource_type_filter": 2}
 """Fields of ACLs and their filters in which 0 ends the connection, with valid numbers."""
 
-OF_BYTES = {"resource_types"}
+OF_BYTES = {"resource_types", "acknowledge_types"}
 """Arrays of numbers of one byte."""
 
 

@@ -245,7 +245,17 @@ OF_ONE_THING = {  # nothing is done for each of these: they are looked at by a f
     "AlterPartitionReassignments.topics.partitions.replicas", "AlterPartition.topics.partitions.new_isr",
     "AlterClientQuotas.entries.entity", "AlterClientQuotas.entries.ops",
     "ConsumerGroupHeartbeat.subscribed_topic_names", "ConsumerGroupHeartbeat.topic_partitions",
-    "ConsumerGroupHeartbeat.topic_partitions.partitions",
+    "ConsumerGroupHeartbeat.topic_partitions.partitions", "ShareGroupHeartbeat.subscribed_topic_names",
+    # of a member without an id, which is refused: test_long_share_requests.py has the others
+    "ShareFetch.forgotten_topics_data", "ShareFetch.forgotten_topics_data.partitions", "ShareFetch.topics",
+    "ShareFetch.topics.partitions", "ShareFetch.topics.partitions.acknowledgement_batches",
+    "ShareFetch.topics.partitions.acknowledgement_batches.acknowledge_types", "ShareAcknowledge.topics",
+    "ShareAcknowledge.topics.partitions", "ShareAcknowledge.topics.partitions.acknowledgement_batches",
+    "ShareAcknowledge.topics.partitions.acknowledgement_batches.acknowledge_types",
+    # of a group or a state that is refused: test_long_share_requests.py has the others
+    "WriteShareGroupState.topics.partitions.state_batches", "DescribeShareGroupOffsets.groups.topics",
+    "DescribeShareGroupOffsets.groups.topics.partitions", "AlterShareGroupOffsets.topics",
+    "AlterShareGroupOffsets.topics.partitions", "DeleteShareGroupOffsets.topics",
     # of a group that is refused: tests/engine/groups/test_long_requests.py has the others
     "LeaveGroup.members", "OffsetDelete.topics", "OffsetDelete.topics.partitions",
 }  # fmt: skip

@@ -188,12 +188,12 @@ async def test_a_broker_without_features_has_an_empty_set_of_them(release: str, 
         peer.close()
 
 
-async def test_without_a_release_there_are_consumer_groups_but_protocol_1(tmp_path: Path) -> None:
+async def test_without_a_release_there_are_consumer_and_share_groups_but_protocol_1(tmp_path: Path) -> None:
     async with Running(tmp_path, SETTINGS) as broker:
         peer = await Peer.of(broker)
         told = await peer.ask(SOFTWARE, 3, ApiVersionsResponse)
         levels = [(each.name, each.max_version_level) for each in told.finalized_features]
-        assert (levels, told.finalized_features_epoch) == ([("group.version", 1)], 0)
+        assert (levels, told.finalized_features_epoch) == ([("group.version", 1), ("share.version", 1)], 0)
         peer.close()
 
 

@@ -50,6 +50,7 @@ from magicbyte.engine.protocol.messages import (
 from magicbyte.engine.protocol.messages import create_partitions as grow
 from magicbyte.engine.protocol.messages import delete_groups as drop
 from magicbyte.engine.protocol.messages import delete_records as cut
+from magicbyte.engine.protocol.messages import delete_share_group_state as delete_state
 from magicbyte.engine.protocol.messages import delete_topics as remove
 from magicbyte.engine.protocol.messages import describe_client_quotas as quotas
 from magicbyte.engine.protocol.messages import describe_configs as configs
@@ -59,22 +60,36 @@ from magicbyte.engine.protocol.messages import describe_user_scram_credentials a
 from magicbyte.engine.protocol.messages import elect_leaders as elect
 from magicbyte.engine.protocol.messages import find_coordinator as find
 from magicbyte.engine.protocol.messages import incremental_alter_configs as increment
+from magicbyte.engine.protocol.messages import initialize_share_group_state as initialize_state
 from magicbyte.engine.protocol.messages import list_offsets as offsets
 from magicbyte.engine.protocol.messages import list_partition_reassignments as moves
 from magicbyte.engine.protocol.messages import offset_commit as commit
 from magicbyte.engine.protocol.messages import offset_delete as forget
 from magicbyte.engine.protocol.messages import offset_fetch as committed
 from magicbyte.engine.protocol.messages import offset_for_leader_epoch as epochs
+from magicbyte.engine.protocol.messages import read_share_group_state as read_state
+from magicbyte.engine.protocol.messages import read_share_group_state_summary as summarize_state
 from magicbyte.engine.protocol.messages import txn_offset_commit as of_group
+from magicbyte.engine.protocol.messages import write_share_group_state as write_state
 from magicbyte.engine.protocol.messages import write_txn_markers as mark
 from magicbyte.engine.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from magicbyte.engine.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from magicbyte.engine.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from magicbyte.engine.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
+from magicbyte.engine.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from magicbyte.engine.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from magicbyte.engine.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from magicbyte.engine.protocol.messages.end_txn import EndTxnRequest
 from magicbyte.engine.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from magicbyte.engine.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from magicbyte.engine.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from magicbyte.engine.protocol.messages.share_fetch import ShareFetchRequest
+from magicbyte.engine.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from magicbyte.engine.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from magicbyte.engine.protocol.outcomes import codes_of
 from magicbyte.engine.records.columns import Record
 from magicbyte.server.apis.broker_routes import BROKER_ROUTES
@@ -188,6 +203,43 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
     (describe_groups.DescribeGroupsRequest(groups=["g"]), {NO_GROUP}),
     (ConsumerGroupHeartbeatRequest(group_id="g", subscribed_topic_names=["t"]), {NO_GROUP}),
     (ConsumerGroupDescribeRequest(group_ids=["g"]), {NO_GROUP}),
+    (ShareGroupHeartbeatRequest(group_id="g", subscribed_topic_names=["t"]), {NO_GROUP}),
+    (ShareGroupDescribeRequest(group_ids=["g"]), {NO_GROUP}),
+    (ShareFetchRequest(group_id="g", member_id="m"), {NO_GROUP}),
+    (ShareAcknowledgeRequest(group_id="g", member_id="m"), {NO_GROUP}),
+    (DescribeShareGroupOffsetsRequest(groups=[DescribeShareGroupOffsetsRequestGroup(group_id="g")]), {NO_GROUP}),
+    (AlterShareGroupOffsetsRequest(group_id="g"), {NO_GROUP}),
+    (DeleteShareGroupOffsetsRequest(group_id="g"), {NO_GROUP}),
+    (
+        initialize_state.InitializeShareGroupStateRequest(
+            topics=[initialize_state.InitializeStateData(partitions=[initialize_state.PartitionData()])]
+        ),
+        {NO_CLUSTER},
+    ),
+    (
+        read_state.ReadShareGroupStateRequest(
+            topics=[read_state.ReadStateData(partitions=[read_state.PartitionData()])]
+        ),
+        {NO_CLUSTER},
+    ),
+    (
+        write_state.WriteShareGroupStateRequest(
+            topics=[write_state.WriteStateData(partitions=[write_state.PartitionData()])]
+        ),
+        {NO_CLUSTER},
+    ),
+    (
+        delete_state.DeleteShareGroupStateRequest(
+            topics=[delete_state.DeleteStateData(partitions=[delete_state.PartitionData()])]
+        ),
+        {NO_CLUSTER},
+    ),
+    (
+        summarize_state.ReadShareGroupStateSummaryRequest(
+            topics=[summarize_state.ReadStateSummaryData(partitions=[summarize_state.PartitionData()])]
+        ),
+        {NO_CLUSTER},
+    ),
     (drop.DeleteGroupsRequest(groups_names=["g"]), {NO_GROUP}),
     (create_topics.CreateTopicsRequest(topics=[create_topics.CreatableTopic(name="new")]), {NO_TOPIC}),
     (remove.DeleteTopicsRequest(topic_names=["t", "missing"]), {NO_TOPIC}),

@@ -38,10 +38,7 @@ def test_a_client_breaks_by_exactly_the_versions_that_a_real_broker_refuses(name
     taken = VERSIONS[name]["taken"]
     too_old = [version for version in VERSIONS[name]["refused"] if version < taken[0]]
     found = [v for v in APIS[KEYS[name]].versions if checked(seen((name, v))).breaks]
-    if name.startswith("Share"):  # versions that only previews of 4.x spoke
-        assert found == []
-    else:
-        assert found == too_old
+    assert found == too_old
 
 
 def test_each_real_client_that_real_4_x_refuses_is_named_and_no_other() -> None:

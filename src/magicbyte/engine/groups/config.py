@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from magicbyte.engine.coordination.deadlines import DAY_MS
 from magicbyte.engine.groups.consumer.config import ConsumerConfig
+from magicbyte.engine.groups.share.config import ShareConfig
 from magicbyte.engine.releases import EMPTY_GROUPS, GROUP_VALUES, OFFSET_VALUES, OFFSETS_EXPIRE_WITH_GROUP
 
 
@@ -50,7 +51,7 @@ class GroupConfig(Struct, frozen=True, kw_only=True):
     """The coordinator's settings, with Kafka's names and defaults (`group.min.session.timeout.ms` ...).
 
     Times in ms. `stored` has the versions of stored records, and whether each offset has an expiration time of its own,
-    as before 2.0. `consumer`: of groups of the consumer protocol.
+    as before 2.0. `consumer`: of groups of the consumer protocol. `share`: of share groups.
     """
 
     min_session_timeout_ms: int = 6_000
@@ -63,3 +64,4 @@ class GroupConfig(Struct, frozen=True, kw_only=True):
     offset_metadata_max_bytes: int = 4096
     stored: StoredVersions = LATEST
     consumer: ConsumerConfig = ConsumerConfig()
+    share: ShareConfig = ShareConfig()

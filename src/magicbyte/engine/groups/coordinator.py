@@ -14,6 +14,7 @@ whole clusters, and `tests/engine/groups/test_moves.py` has terms that end.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -41,13 +42,17 @@ from magicbyte.engine.groups.effects import (
     AnswerReplacement,
     AssignMembers,
     CommitOffsets,
+    DeleteStates,
     Effect,
     EndConsumerStep,
     EndGroupDelete,
+    EndShareStep,
     EndTransaction,
 )
 from magicbyte.engine.groups.loading import LoadedPartition
 from magicbyte.engine.groups.records import CONSUMER, GroupMetadataValue
+from magicbyte.engine.groups.share import heartbeat as share
+from magicbyte.engine.groups.share.describe import describe as describe_shares
 from magicbyte.engine.groups.table import GroupTable
 from magicbyte.engine.ports import Moment
 from magicbyte.engine.protocol.message import Message
@@ -64,6 +69,8 @@ from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest
 from magicbyte.engine.protocol.messages.offset_commit import OffsetCommitRequest
 from magicbyte.engine.protocol.messages.offset_delete import OffsetDeleteRequest
 from magicbyte.engine.protocol.messages.offset_fetch import OffsetFetchRequest
+from magicbyte.engine.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from magicbyte.engine.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
@@ -93,6 +100,12 @@ class Coordinator(GroupTable):
                 for record in stored:
                     consumer.replay(record)
                 watch_members(self, consumer, now)
+        for group_id, kept in content.shares.items():
+            if self.partition_of(group_id) in self.terms:
+                shared = self.share_of(group_id)
+                for each in kept:
+                    shared.replay(each)
+                share.watch_members(self, shared, now)
         for group_id, pending in content.pending.items():
             if self.partition_of(group_id) in self.terms:
                 group = self.group_of(group_id)
@@ -114,6 +127,11 @@ class Coordinator(GroupTable):
         for consumer in [each for each in self.consumers.values() if each.partition == partition]:
             del self.consumers[consumer.group_id]
             consumer.forget()
+        for group_id in [each for each in self.waiting_share if self.partition_of(each) == partition]:
+            effects += share.dismissed(self, group_id, ErrorCode.NOT_COORDINATOR)
+        for shared in [each for each in self.shares.values() if each.partition == partition]:
+            del self.shares[shared.group_id]
+            shared.forget()
         return effects
 
     def close(self) -> Sequence[Effect]:
@@ -122,6 +140,8 @@ class Coordinator(GroupTable):
         effects = [each for group in self.groups.values() for each in group.dismiss(ErrorCode.NOT_COORDINATOR)]
         for group_id in list(self.waiting):
             effects += dismissed(self, group_id, ErrorCode.NOT_COORDINATOR)
+        for group_id in list(self.waiting_share):
+            effects += share.dismissed(self, group_id, ErrorCode.NOT_COORDINATOR)
         return effects
 
     # ---- time
@@ -130,6 +150,8 @@ class Coordinator(GroupTable):
         """Process a deadline: a member expires, or a rebalance ends."""
         if key.what in (SESSION, REVOCATION):
             return expire_member(self, key.group_id, key.what, key.member_id, now)
+        if key.what == share.SHARE_SESSION:
+            return share.expire_member(self, key.group_id, key.member_id, now)
         group = self.groups.get(key.group_id)
         if group is None:
             return []
@@ -152,6 +174,8 @@ class Coordinator(GroupTable):
         """Answer a JoinGroup, possibly much later."""
         code: ErrorCode = self.status(request.group_id) or self._refusal(request)
         before = list[Effect]()
+        if not code and request.group_id in self.shares:
+            code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if not code and request.group_id in self.consumers:
             if not self.is_empty_consumer(request.group_id):
                 return [refused_join(caller, request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
@@ -303,6 +327,15 @@ class Coordinator(GroupTable):
                 if not states or state.lower() in states
             ]
             yield Steps(len(those) + sum(len(group.subscribers) for group, _ in of_type) // 10)
+        for shared in in_parts(list(self.shares.values())):
+            groups += [
+                list_groups.ListedGroup(
+                    group_id=group.group_id, protocol_type="share", group_state=group.state.value, group_type="share"
+                )
+                for group in shared
+                if (not types or "share" in types) and (not states or group.state.value.lower() in states)
+            ]
+            yield Steps(len(shared))
         code = ErrorCode.NONE
         if self.closed:
             code, groups = ErrorCode.COORDINATOR_NOT_AVAILABLE, []
@@ -319,7 +352,10 @@ class Coordinator(GroupTable):
         )
         for result in results:
             result.error_code = self._deletion_refusal(result.group_id)
-            if not result.error_code:
+            if not result.error_code and result.group_id in self.shares:
+                self.gatherings[number].waiting += 1
+                yield self._deletion_of_states(result.group_id, EndGroupDelete(number, result.group_id))
+            elif not result.error_code:
                 group = self.group_of(result.group_id)
                 places = sorted(group.offsets.keys() | group.pending_offsets.keys())
                 stores = self.forget(group, places, EndGroupDelete(number, group.group_id), always=True)
@@ -328,11 +364,22 @@ class Coordinator(GroupTable):
             yield Steps(1)
         yield from self.gatherings.decided(number)
 
+    def _deletion_of_states(self, group_id: str, then: EndGroupDelete) -> Effect:
+        """Delete the states of a share group, and then the group."""
+        kept = self.shares[group_id].states
+        topics: dict[uuid.UUID, set[int]] = {}
+        for topic_id, states in (*kept.initializing.items(), *kept.initialized.items()):
+            topics.setdefault(topic_id, set()).update(states.partitions)
+        return DeleteStates(group_id, tuple((each, tuple(sorted(topics[each]))) for each in topics), then)
+
     def _deletion_refusal(self, group_id: str) -> ErrorCode:
         if code := self.status(group_id, may_be_empty=True):
             return code
         if group_id in self.consumers:
             return ErrorCode.NONE if self.is_empty_consumer(group_id) else ErrorCode.NON_EMPTY_GROUP
+        if (shared := self.shares.get(group_id)) is not None:
+            has_members = shared.subscribers or group_id in self.waiting_share
+            return ErrorCode.NON_EMPTY_GROUP if has_members else ErrorCode.NONE
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -388,6 +435,9 @@ class Coordinator(GroupTable):
             case EndConsumerStep() as then:
                 is_present = self.terms.is_present(store.partition, store.term)
                 return step_stored(self, then, code, now, is_present=is_present)
+            case EndShareStep() as then:
+                is_present = self.terms.is_present(store.partition, store.term)
+                return share.stored(self, then, code, now, is_present=is_present)
             case AssignMembers() as then:
                 self.usage.used -= sum(len(each) for _, each in then.assignments)
                 group = self.groups.get(then.group_id)
@@ -404,6 +454,8 @@ class Coordinator(GroupTable):
 ANSWERED: Final[Mapping[type[Message], Callable[[Coordinator, Caller, Any, Moment], Work[Effect]]]] = {
     ConsumerGroupHeartbeatRequest: consumer_heartbeat,
     ConsumerGroupDescribeRequest: describe_consumers,
+    ShareGroupHeartbeatRequest: share.heartbeat,
+    ShareGroupDescribeRequest: describe_shares,
     JoinGroupRequest: Coordinator.join,
     SyncGroupRequest: Coordinator.sync,
     heartbeat.HeartbeatRequest: Coordinator.heartbeat,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Hashable
 from typing import Final, NamedTuple, TypeAlias
 
@@ -11,8 +12,10 @@ from magicbyte.engine.coordination.effects import Caller, Reply, Store, Tell
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.consumer.records import GroupRecord
 from magicbyte.engine.groups.records import OffsetCommitValue
+from magicbyte.engine.groups.share.records import ShareRecord
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from magicbyte.engine.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from magicbyte.engine.records.encode import BatchHeader
 
 PartitionCode: TypeAlias = tuple[int, ErrorCode]
@@ -105,6 +108,42 @@ class EndConsumerStep(Struct, frozen=True):
     resolves: bool = False
 
 
+class InitializeStates(NamedTuple):
+    """Ask the share coordinator to keep states of partitions, by topic, which begin with the group's epoch.
+
+    The outcome is reported by `states_initialized`.
+    """
+
+    group_id: str
+    epoch: int
+    topics: tuple[tuple[uuid.UUID, tuple[int, ...]], ...]
+
+
+class EndShareStep(Struct, frozen=True):
+    """Apply changes to a share group, and answer the heartbeat that caused them; None: none did.
+
+    `asks`: what the share coordinator is asked for then. `ticket`: of work that the outcome is reported to.
+    """
+
+    group_id: str
+    records: tuple[ShareRecord, ...]
+    caller: Caller | None = None
+    response: ShareGroupHeartbeatResponse | None = None
+    asks: tuple[InitializeStates, ...] = ()
+    ticket: Hashable | None = None
+
+
+class DeleteStates(NamedTuple):
+    """Ask the share coordinator to delete the states of a group, by topic; `then` the group is deleted.
+
+    The outcome is reported by `states_deleted`.
+    """
+
+    group_id: str
+    topics: tuple[tuple[uuid.UUID, tuple[int, ...]], ...]
+    then: EndGroupDelete
+
+
 AfterStore: TypeAlias = (
     CommitOffsets
     | AnswerOffsetDelete
@@ -113,7 +152,8 @@ AfterStore: TypeAlias = (
     | AnswerReplacement
     | EndTransaction
     | EndConsumerStep
+    | EndShareStep
 )
 
 
-Effect: TypeAlias = Reply | Store[AfterStore | None] | Tell
+Effect: TypeAlias = Reply | Store[AfterStore | None] | Tell | InitializeStates | DeleteStates

@@ -26,6 +26,8 @@ from magicbyte.engine.groups.records import (
     decode_key,
     decode_value,
 )
+from magicbyte.engine.groups.share.records import ShareRecord
+from magicbyte.engine.groups.share.records import decode as decode_share
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.batch import RecordBatch
 from magicbyte.engine.records.control import ControlType, marker_of
@@ -38,13 +40,14 @@ class LoadedPartition(Struct):
     """The groups of a partition, and the offsets of all of them.
 
     `pending`: offsets of open transactions, by group, as `Group.pending_offsets`. `consumers`: the records of consumer
-    groups, in order. `passed_over` counts records of unknown types, such as those of share groups.
+    groups, in order, `shares` of share groups. `passed_over` counts records of unknown types.
     """
 
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, OffsetCommitValue]] = field(default_factory=dict)
     pending: dict[str, dict[TopicPartition, dict[int, OffsetCommitValue | None]]] = field(default_factory=dict)
     consumers: dict[str, list[GroupRecord]] = field(default_factory=dict)
+    shares: dict[str, list[ShareRecord]] = field(default_factory=dict)
     passed_over: int = 0
 
 
@@ -136,5 +139,8 @@ def _take(content: LoadedPartition, records: dict[bytes, LogRecord]) -> None:
             case _ if (found := decode(raw, record.value)) is not None:
                 if found.value is not None:
                     content.consumers.setdefault(found.group_id, []).append(found)
+            case _ if (shared := decode_share(raw, record.value)) is not None:
+                if shared.value is not None:
+                    content.shares.setdefault(shared.group_id, []).append(shared)
             case _:
                 content.passed_over += 1

@@ -68,6 +68,8 @@ def commit(table: GroupTable, caller: Caller, request: offset_commit.OffsetCommi
             return code
         if (consumer := table.consumers.get(request.group_id)) is not None:
             return commit_refusal(table, consumer, caller.version, request)
+        if request.group_id in table.shares:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         group = table.groups.get(request.group_id)
         if group is None and request.generation_id_or_member_epoch >= 0 and table.config.consumer.names_missing_group:
             is_known = caller.version >= OFFSET_COMMIT_WITH_EPOCH
@@ -228,6 +230,8 @@ def commit_in_transaction(
             return code
         if (consumer := table.consumers.get(request.group_id)) is not None:
             return transactional_refusal(table, consumer, caller.version, request)
+        if request.group_id in table.shares:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         return _transactional_refusal(table.groups.get(request.group_id), request)
 
     topics = [(each.name, each.partitions) for each in request.topics]

@@ -21,16 +21,19 @@ from magicbyte.engine.groups.consumer.waiting import Expiry, WaitingHeartbeat
 from magicbyte.engine.groups.effects import OFFSETS_HEADER, AfterStore, Effect
 from magicbyte.engine.groups.loading import LoadedPartition
 from magicbyte.engine.groups.records import GroupMetadataKey, OffsetCommitKey
+from magicbyte.engine.groups.share import records as share_records
+from magicbyte.engine.groups.share.group import ShareGroup
+from magicbyte.engine.groups.share.waiting import Waiting
 from magicbyte.engine.ports import TopicPartition
 
 
 class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
     """All groups of the partitions that this broker leads.
 
-    `groups` has those of the classic protocol and the offsets of all, `consumers` the members of consumer groups. Under
-    the name of a consumer group `groups` has offsets alone, if anything. `token` returns a unique text for member ids.
-    `has_partition` tells whether a topic has a partition: offsets of others are refused. `topics` are those of the
-    cluster.
+    `groups` has those of the classic protocol and the offsets of all, `consumers` the members of consumer groups,
+    `shares` share groups. Under the name of a consumer group `groups` has offsets alone, if anything. `token` returns a
+    unique text for member ids. `has_partition` tells whether a topic has a partition: offsets of others are refused.
+    `topics` are those of the cluster.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
         self.consumers: dict[str, ConsumerGroup] = {}
         # by group with a pending append: the requests and deadlines that wait for it
         self.waiting: dict[str, list[WaitingHeartbeat | Expiry]] = {}
+        self.shares: dict[str, ShareGroup] = {}
+        self.waiting_share: dict[str, list[Waiting]] = {}
         # by partition and producer: the groups with pending offsets
         self.transacting: dict[tuple[int, int], set[str]] = {}
 
@@ -77,6 +82,17 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
         group = self.consumers.get(group_id)
         if group is None:
             group = self.consumers[group_id] = self.new_consumer_group(group_id)
+        return group
+
+    def new_share_group(self, group_id: str) -> ShareGroup:
+        """Return a share group without members, which is in no table yet."""
+        return ShareGroup(group_id, self.partition_of(group_id), self.config.share.first_epoch, self.usage)
+
+    def share_of(self, group_id: str) -> ShareGroup:
+        """Return the share group with this name, created if needed."""
+        group = self.shares.get(group_id)
+        if group is None:
+            group = self.shares[group_id] = self.new_share_group(group_id)
         return group
 
     def status(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode:
@@ -128,6 +144,13 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
         group = self.consumers.pop(group_id)
         group.forget()
         return [encode(each, with_epochs=True) for each in group.deletion()]
+
+    def forget_share(self, group_id: str, then: AfterStore | None = None) -> Store[AfterStore | None]:
+        """Delete a share group without members; return the effect that stores this."""
+        group = self.shares.pop(group_id)
+        group.forget()
+        encoded = tuple(map(share_records.encode, group.deletion()))
+        return Store(group.partition, self.terms[group.partition].number, encoded, then)
 
     def is_transacting(self, group: Group, producer_id: int) -> None:
         """Record that a group has offsets committed in a producer's transaction."""

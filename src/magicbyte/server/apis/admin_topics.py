@@ -342,7 +342,9 @@ async def delete_records(broker: BrokerParts, request: Request[DeleteRecordsRequ
         async for index, offset in request.turns.over(offsets.items()):
             outcome = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
             try:
-                partition = await _delete_records(broker, topic.name, index, offset)
+                partition = await broker.replicas.delete_records(
+                    topic.name, index, offset, broker.topics.check_erasable
+                )
                 outcome.low_watermark = await _deleted_everywhere(broker, partition, request.message.timeout_ms)
                 if outcome.low_watermark < min(partition.log.log_start_offset, max(offset, 0)):
                     outcome.error_code = ErrorCode.REQUEST_TIMED_OUT
@@ -360,20 +362,6 @@ async def _deleted_everywhere(broker: BrokerParts, partition: ServedPartition, t
         async with asyncio.timeout(max(timeout_ms, 0) / 1000):
             await partition.until(lambda: replicas.low_watermark(partition) >= wanted)
     return replicas.low_watermark(partition)
-
-
-async def _delete_records(broker: BrokerParts, topic: str, partition: int, offset: int) -> ServedPartition:
-    opened = await broker.replicas.opened(topic, partition)
-    async with opened.lock:  # before `logs_lock`, as appends do
-        opened.led()  # a follower's log begins where its leader's does
-        await broker.runtime.logs_lock.acquire_shared()
-        try:
-            broker.replicas.check_is_there(opened)
-            broker.topics.check_erasable(topic)
-            await broker.runtime.writing.run(opened.log.delete_records, offset)
-            return opened
-        finally:
-            broker.runtime.logs_lock.release_shared()
 
 
 async def _authorized_create_topics(

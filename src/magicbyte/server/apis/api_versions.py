@@ -18,7 +18,7 @@ from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, KIB, Route
 from magicbyte.server.serving.shared_answers import SharedAnswer
-from magicbyte.server.settings.offer import GROUP_VERSION, TRANSACTION_VERSION
+from magicbyte.server.settings.offer import GROUP_VERSION, SHARE_VERSION, TRANSACTION_VERSION
 from magicbyte.server.settings.versions import versions_response
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ def _wrong_broker(broker: BrokerParts, message: ApiVersionsRequest) -> ErrorCode
 
 def _offered(offer: Offer, version: int) -> ApiVersionsResponse:
     response = versions_response(offer.listed)
-    features = ((GROUP_VERSION, offer.group_version), (TRANSACTION_VERSION, offer.transaction_version))
+    features = (
+        (GROUP_VERSION, offer.group_version),
+        (SHARE_VERSION, offer.share_version),
+        (TRANSACTION_VERSION, offer.transaction_version),
+    )
     levels = [(name, level) for name, level in features if level]
     if version >= _FIRST_WITH_LEVEL_0:  # earlier clients could not parse a 0
         response.supported_features = [

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from magicbyte.engine.log.live.log_directory import LogDirectory
     from magicbyte.engine.ports import MetadataStore
     from magicbyte.server.apis.sessions import Sessions
+    from magicbyte.server.apis.share_sessions import ShareSessions
     from magicbyte.server.coordinating.coordinators import Coordinators
+    from magicbyte.server.coordinating.shared_partitions import SharedPartitions
     from magicbyte.server.coordinating.verification import VerificationServices
     from magicbyte.server.partitions.appends import Appends
     from magicbyte.server.partitions.background import Background
@@ -55,6 +57,21 @@ class BrokerParts:
     def topic_changes(self) -> TopicChanges:
         """Creates and deletes topics."""
         return TopicChanges(self.runtime, self.topics, self.replicas, self.coordinators, self.background)
+
+    @cached_property
+    def shared_partitions(self) -> SharedPartitions:
+        """The records that share groups have in flight here."""
+        from magicbyte.server.coordinating.shared_partitions import SharedPartitions
+
+        return SharedPartitions(self.runtime, self.replicas, self.coordinators.share_state_client)
+
+    @cached_property
+    def share_sessions(self) -> ShareSessions:
+        """The sessions of members of share groups. The records of one whose connection ends are released."""
+        from magicbyte.server.apis.share_sessions import ShareSessions
+
+        most = self.runtime.config.group_share_max_share_sessions
+        return ShareSessions(most, lambda ended: self.shared_partitions.release(*ended.key, ended.partitions))
 
     @cached_property
     def producer_ids(self) -> ProducerIds:

@@ -1,4 +1,4 @@
-"""FindCoordinator: the coordinator of a group, or of a transactional id."""
+"""FindCoordinator: the coordinator of a group, of a transactional id, or of a state of a share group."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.cluster.acls import CLUSTER_NAME, AclOperation, ResourceType
 from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode, MagicbyteError
 from magicbyte.engine.ports import TopicPartition
@@ -18,6 +18,7 @@ from magicbyte.engine.protocol.messages.find_coordinator import (
 )
 from magicbyte.engine.sentinels import NO_BROKER
 from magicbyte.server.serving.authorization import (
+    ACT,
     GROUP_REFUSED,
     ID_REFUSED,
     AuthorizedCaller,
@@ -31,22 +32,22 @@ if TYPE_CHECKING:
     from magicbyte.server.serving.request import Handler, Request
 
 _MANY_KEYS: Final = 4  # version of FindCoordinator from which a request has several keys
-_GROUP, _TRANSACTION = 0, 1
+_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
+_FIRST_WITH_SHARE: Final = 6
 
 
 async def find_coordinator(broker: BrokerParts, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
-    """Return the coordinators of groups or of transactional ids. Their topic is created if needed."""
+    """Return the coordinators of groups, transactional ids or states. Their topic is created if needed."""
     message, coordinators = request.message, broker.coordinators
     code, why, topic, partitions = ErrorCode.NONE, None, "", 0
     many = request.version >= _MANY_KEYS
     keys = message.coordinator_keys if many else [message.key]
-    if message.key_type not in (_GROUP, _TRANSACTION):
+    kinds = (_GROUP, _TRANSACTION, _SHARE) if request.version >= _FIRST_WITH_SHARE else (_GROUP, _TRANSACTION)
+    if message.key_type not in kinds:
         code, why = ErrorCode.INVALID_REQUEST, f"coordinators of type {message.key_type} are not known"
     else:
         try:
-            kept = await (
-                coordinators.groups if message.key_type == _GROUP else coordinators.transactions
-            ).ensure_topic()
+            kept = await coordinators.of_kind(message.key_type).ensure_topic()
             topic, partitions = kept.name, kept.partitions
         except MagicbyteError as error:
             code, why = ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)
@@ -83,12 +84,19 @@ def _coordinator_of(
 async def _authorized_find_coordinator(
     _broker: BrokerParts, request: Request[FindCoordinatorRequest], handler: Handler, caller: AuthorizedCaller
 ) -> Message | None:
-    """Return coordinators with group Describe (30) or transactional id Describe (53)."""
+    """Return coordinators with group Describe (30) or transactional id Describe (53), of states with ClusterAction."""
     message = request.message
     kind, code = ResourceType.GROUP, GROUP_REFUSED
-    if message.key_type == 1:
+    if message.key_type == _TRANSACTION:
         kind, code = ResourceType.TRANSACTIONAL_ID, ID_REFUSED
     need = Need(AclOperation.DESCRIBE, kind, code)
+    if message.key_type == _SHARE:
+        if caller.may(ACT, CLUSTER_NAME):
+            return await handler(request)
+        refused_keys = [
+            Coordinator(key=each, node_id=-1, port=-1, error_code=ACT.code) for each in message.coordinator_keys
+        ]
+        return FindCoordinatorResponse(coordinators=refused_keys)
     if request.version < _MANY_KEYS:
         if caller.may(need, message.key):
             return await handler(request)

@@ -1,4 +1,4 @@
-"""The coordinators of a broker, by their topics: of groups, and of transactions.
+"""The coordinators of a broker, by their topics: of groups, of transactions, and of states of share groups.
 
 Each is created at its first use, so that a start does not wait for it. A further coordinator is a row of `_makers`, and
 a property for its handlers ([decision 0022](../../../../docs/decisions/0022-coordinators.md)).
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from magicbyte.engine.internal_topics import OFFSETS_TOPIC, STATE_TOPIC
+from magicbyte.engine.internal_topics import OFFSETS_TOPIC, SHARE_TOPIC, STATE_TOPIC
 
 if TYPE_CHECKING:
     from magicbyte.engine.coordination.effects import Marker
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from magicbyte.server.coordinating.groups import Groups
     from magicbyte.server.coordinating.markers import MarkerWriter
     from magicbyte.server.coordinating.partition_checks import PartitionChecks
+    from magicbyte.server.coordinating.share_states import ShareStateClient, ShareStates
     from magicbyte.server.coordinating.transactions import Transactions
     from magicbyte.server.stores.peers import Peers
 
@@ -36,9 +37,11 @@ class Coordinators:
         self._makers: dict[str, Callable[[], Coordinating[Any]]] = {
             OFFSETS_TOPIC: self._make_groups,
             STATE_TOPIC: self._make_transactions,
+            SHARE_TOPIC: self._make_share_states,
         }
         self._made: dict[str, Any] = {}
         self._partition_checks: PartitionChecks | None = None
+        self._share_state_client: ShareStateClient | None = None
 
     def of(self, topic: str) -> Coordinating[Any] | None:
         """Return the coordinator whose topic this is, None for any other topic."""
@@ -46,6 +49,10 @@ class Coordinators:
         if made is None and (make := self._makers.get(topic)) is not None:
             made = self._made[topic] = make()
         return made
+
+    def of_kind(self, key_type: int) -> Coordinating[Any]:
+        """Return the coordinator of a type of keys, as FindCoordinator numbers them."""
+        return (self.groups, self.transactions, self.share_states)[key_type]
 
     def suspend(self) -> None:
         """Stop coordinating until a controller orders it again: it may have elected others meanwhile.
@@ -67,7 +74,31 @@ class Coordinators:
     def _make_groups(self) -> Groups:
         from magicbyte.server.coordinating.groups import Groups
 
-        return Groups(self._services)
+        return Groups(self._services, lambda: self.share_state_client)
+
+    @property
+    def share_states(self) -> ShareStates:
+        """The share coordinator."""
+        if SHARE_TOPIC not in self._made:
+            self.of(SHARE_TOPIC)
+        made: ShareStates = self._made[SHARE_TOPIC]
+        return made
+
+    def _make_share_states(self) -> ShareStates:
+        from magicbyte.server.coordinating.share_states import ShareStates
+
+        return ShareStates(self._services)
+
+    @property
+    def share_state_client(self) -> ShareStateClient:
+        """Asks the share coordinators, here and at other brokers."""
+        if self._share_state_client is None:
+            from magicbyte.server.coordinating.share_states import ShareStateClient
+
+            self._share_state_client = ShareStateClient(
+                self._services.runtime, lambda: self.share_states, self._peers()
+            )
+        return self._share_state_client
 
     @property
     def transactions(self) -> Transactions:

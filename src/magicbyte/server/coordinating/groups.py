@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,16 @@ from magicbyte.engine.groups.config import GroupConfig, StoredVersions
 from magicbyte.engine.groups.consumer.config import ConsumerConfig
 from magicbyte.engine.groups.consumer.topics import GroupTopic
 from magicbyte.engine.groups.coordinator import Coordinator
+from magicbyte.engine.groups.effects import DeleteStates, InitializeStates
 from magicbyte.engine.groups.loading import LoadedPartition, Loading
 from magicbyte.engine.groups.offsets import end_transaction
+from magicbyte.engine.groups.share.config import ShareConfig
+from magicbyte.engine.groups.share.heartbeat import states_initialized
+from magicbyte.engine.groups.share.kept_states import change_states, states_deleted
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.printable import logger
 from magicbyte.engine.releases import FIRST_WITH_FEATURES
+from magicbyte.engine.sharing.states import StateKey
 from magicbyte.server.coordinating.coordinating import (
     Coordinating,
     CoordinatorKind,
@@ -35,8 +40,10 @@ if TYPE_CHECKING:
     from magicbyte.engine.cluster.image import ClusterImage, TopicImage
     from magicbyte.engine.coordination.effects import Marker
     from magicbyte.engine.errors import ErrorCode
+    from magicbyte.engine.groups.share.records import TopicStates
     from magicbyte.engine.log.live.partition_log import PartitionLog
     from magicbyte.server.coordinating.coordinator_services import CoordinatorServices
+    from magicbyte.server.coordinating.share_states import ShareStateClient
     from magicbyte.server.settings.config import BrokerConfig
     from magicbyte.server.settings.offer import Offer
     from magicbyte.server.stores.topics import Topics
@@ -47,7 +54,7 @@ log = logger(__name__)
 class Groups(Coordinating[Coordinator]):
     """The groups of the partitions of `__consumer_offsets` that a broker leads."""
 
-    def __init__(self, services: CoordinatorServices) -> None:
+    def __init__(self, services: CoordinatorServices, share_states: Callable[[], ShareStateClient]) -> None:
         runtime = services.runtime
         config = runtime.config
         kind = CoordinatorKind(
@@ -66,7 +73,8 @@ class Groups(Coordinating[Coordinator]):
             has_partition=partial(has_partition, services.topics),
             topics=TopicsOfGroups(services.topics),
         )
-        super().__init__(services, kind, coordinator)
+        self._share_states = share_states
+        super().__init__(services, kind, coordinator, {InitializeStates: self._initialize, DeleteStates: self._delete})
 
     def _loaded(self, partition: int, term: int, content: object) -> None:
         assert isinstance(content, LoadedPartition), "of its kind"
@@ -78,6 +86,36 @@ class Groups(Coordinating[Coordinator]):
         """Delete the offsets that groups committed for a deleted topic; all groups, if it is the offsets topic."""
         self.perform(self.coordinator.forget_topic(topic))
         super().topic_deleted(topic)
+
+    def _initialize(self, wanted: InitializeStates) -> None:
+        self._runtime.spawn(self._initialized(wanted))
+
+    async def _initialized(self, wanted: InitializeStates) -> None:
+        """Ask the share coordinators to keep states of partitions, and report of which they do."""
+        begun = await self._share_states().initialize(wanted.group_id, wanted.epoch, dict(wanted.topics))
+        if begun:
+            self.perform(states_initialized(self.coordinator, wanted.group_id, begun))
+
+    def _delete(self, wanted: DeleteStates) -> None:
+        self._runtime.spawn(self._deleted(wanted))
+
+    async def _deleted(self, wanted: DeleteStates) -> None:
+        """Ask the share coordinators to delete the states of a group, and report the outcome."""
+        keys = [
+            StateKey(wanted.group_id, topic_id, partition)
+            for topic_id, partitions in wanted.topics
+            for partition in partitions
+        ]
+        code = await self._share_states().delete(keys)
+        self.perform(states_deleted(self.coordinator, wanted, code))
+
+    def change_states(
+        self, group_id: str, added: Mapping[uuid.UUID, TopicStates], removed: Collection[uuid.UUID] = ()
+    ) -> asyncio.Future[ErrorCode]:
+        """Store of which partitions a share group has states; return the outcome."""
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.perform(change_states(self.coordinator, answer, group_id, added, removed))
+        return answer
 
     def end_transaction(self, partition: int, marker: Marker) -> asyncio.Future[ErrorCode]:
         """Append a marker to a partition, and apply or discard the offsets of its transaction; return the outcome."""
@@ -162,8 +200,18 @@ def _config(config: BrokerConfig, offer: Offer) -> GroupConfig:
         closes_empty=offer.closes_empty_groups,
         names_missing_group=offer.names_missing_groups,
     )
+    share = ShareConfig(
+        is_enabled=offer.share_version > 0 and config.inter_broker_protocol_version >= FIRST_WITH_FEATURES,
+        session_timeout_ms=config.group_share_session_timeout_ms,
+        heartbeat_interval_ms=config.group_share_heartbeat_interval_ms,
+        assignment_interval_ms=config.group_share_assignment_interval_ms,
+        max_size=config.group_share_max_size,
+        initialize_retry_ms=config.group_share_initialize_retry_interval_ms,
+        has_assignment_dates=offer.keeps_assignment_epochs,
+    )
     return GroupConfig(
         consumer=consumer,
+        share=share,
         min_session_timeout_ms=config.group_min_session_timeout_ms,
         max_session_timeout_ms=config.group_max_session_timeout_ms,
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,

@@ -402,6 +402,27 @@ class Replicas:
             partition.advance(leader.high_watermark)
         self.replication.in_sync.fetched(partition, follower_id)
 
+    async def delete_records(
+        self, topic: str, index: int, offset: int, check: Callable[[str], None] | None = None
+    ) -> ServedPartition:
+        """Raise the log start offset of a partition that this broker leads; return the partition.
+
+        `check` raises an error for a topic whose records must stay. Raises NotLeaderError, UnknownTopicError,
+        OffsetOutOfRangeError, and those of `check`.
+        """
+        opened = await self.opened(topic, index)
+        async with opened.lock:  # before `logs_lock`, as appends do
+            opened.led()  # a follower's log begins where its leader's does
+            await self._runtime.logs_lock.acquire_shared()
+            try:
+                self.check_is_there(opened)
+                if check is not None:
+                    check(topic)
+                await self._runtime.writing.run(opened.log.delete_records, offset)
+                return opened
+            finally:
+                self._runtime.logs_lock.release_shared()
+
     def low_watermark(self, partition: ServedPartition) -> int:
         """Return the smallest log start offset of the live replicas, -1 if one is unknown.
 

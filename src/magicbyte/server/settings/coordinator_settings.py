@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from magicbyte.server.settings.settings import INT_MAX, SettingType, boolean, integer, words
+from magicbyte.server.settings.settings import INT_MAX, SettingType, boolean, choice, integer, words
 
 _INT: Final = SettingType.INT
 
@@ -64,6 +64,141 @@ class CoordinatorSettings:
         "uniform,range",
         "The assignors of consumer groups. The first one is used by members that name none.",
         ("uniform", "range"),
+    )
+    group_share_session_timeout_ms = integer(
+        "group.share.session.timeout.ms",
+        45_000,
+        "The session timeout of members of share groups (KIP-932).",
+        least=1,
+        kind=_INT,
+    )
+    group_share_heartbeat_interval_ms = integer(
+        "group.share.heartbeat.interval.ms",
+        5_000,
+        "The interval at which members of share groups send heartbeats.",
+        least=1,
+        kind=_INT,
+    )
+    group_share_assignment_interval_ms = integer(
+        "group.share.assignment.interval.ms",
+        1_000,
+        "The minimum time between two assignments of a share group.",
+        least=0,
+        kind=_INT,
+    )
+    group_share_max_size = integer(
+        "group.share.max.size", 200, "The maximum number of members in a share group.", least=1, most=1000, kind=_INT
+    )
+    group_share_max_share_sessions = integer(
+        "group.share.max.share.sessions", 2000, "The maximum number of share sessions of a broker.", least=1, kind=_INT
+    )
+    group_share_record_lock_duration_ms = integer(
+        "group.share.record.lock.duration.ms",
+        30_000,
+        "The time for which a member of a share group acquires records.",
+        least=1,
+        kind=_INT,
+    )
+    group_share_delivery_count_limit = integer(
+        "group.share.delivery.count.limit",
+        5,
+        "The maximum number of deliveries of a record to members of a share group.",
+        least=2,
+        most=10,
+        kind=_INT,
+    )
+    group_share_partition_max_record_locks = integer(
+        "group.share.partition.max.record.locks",
+        2000,
+        "The maximum number of records of a partition that a share group has in flight.",
+        least=100,
+        most=4000,
+        kind=_INT,
+    )
+    group_share_initialize_retry_interval_ms = integer(
+        "group.share.initialize.retry.interval.ms",
+        30_000,
+        "The time after which a share group asks again for the states of partitions.",
+        least=1,
+        kind=_INT,
+    )
+    group_share_auto_offset_reset = choice(
+        "group.share.auto.offset.reset",
+        "latest",
+        "Where a share group begins to read a partition: `latest` or `earliest`. In Kafka each group has a setting "
+        "`share.auto.offset.reset`.",
+        ("latest", "earliest"),
+    )
+    group_share_isolation_level = choice(
+        "group.share.isolation.level",
+        "read_uncommitted",
+        "Whether share groups get records of open and aborted transactions. In Kafka each group has a setting "
+        "`share.isolation.level`.",
+        ("read_uncommitted", "read_committed"),
+    )
+    share_coordinator_state_topic_num_partitions = integer(
+        "share.coordinator.state.topic.num.partitions",
+        50,
+        "The number of partitions of __share_group_state.",
+        least=1,
+        kind=_INT,
+    )
+    share_coordinator_state_topic_replication_factor = integer(
+        "share.coordinator.state.topic.replication.factor",
+        3,
+        "The replication factor of __share_group_state in a cluster of several brokers.",
+        least=1,
+        kind=_INT,
+    )
+    share_coordinator_state_topic_min_isr = integer(
+        "share.coordinator.state.topic.min.isr",
+        2,
+        "The min.insync.replicas of __share_group_state.",
+        least=1,
+        kind=_INT,
+    )
+    share_coordinator_state_topic_segment_bytes = integer(
+        "share.coordinator.state.topic.segment.bytes",
+        100 << 20,
+        "The segment size of __share_group_state.",
+        least=1,
+        kind=_INT,
+    )
+    share_coordinator_state_topic_compression_codec = integer(
+        "share.coordinator.state.topic.compression.codec",
+        0,
+        "The codec of __share_group_state, by its number.",
+        most=4,
+        kind=_INT,
+    )
+    share_coordinator_updates_per_snapshot = integer(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        500,
+        "The number of updates of a state after which a snapshot of it is stored.",
+        least=0,
+        most=500,
+        kind=_INT,
+    )
+    share_coordinator_snapshot_interval_ms = integer(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        300_000,
+        "The interval of checks for states that were not written for a while, of which snapshots are stored.",
+        least=1,
+        kind=_INT,
+    )
+    share_coordinator_prune_interval_ms = integer(
+        "share.coordinator.state.topic.prune.interval.ms",
+        300_000,
+        "The interval at which records of __share_group_state that are no longer needed are deleted.",
+        least=1,
+        kind=_INT,
+    )
+    share_coordinator_write_timeout_ms = integer(
+        "share.coordinator.write.timeout.ms",
+        5000,
+        "The maximum time that a change of a state waits for the replicas of __share_group_state.",
+        least=1,
+        kind=_INT,
     )
     group_metadata_max_bytes = integer(
         "group.metadata.max.bytes",

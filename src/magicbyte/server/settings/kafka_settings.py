@@ -54,9 +54,9 @@ _NAMES: Final[Mapping[tuple[SettingType, UpdateMode, int | None], str]] = {
         "controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms "
         "controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms "
         "controller.quorum.retry.backoff.ms delete.records.purgatory.purge.interval.requests "
-        "fetch.purgatory.purge.interval.requests group.share.delivery.count.limit "
+        "fetch.purgatory.purge.interval.requests "
         "group.share.max.record.lock.duration.ms group.share.min.record.lock.duration.ms "
-        "group.share.partition.max.record.locks group.share.record.lock.duration.ms "
+        ""
         "initial.broker.registration.timeout.ms num.replica.alter.log.dirs.threads "
         "producer.purgatory.purge.interval.requests remote.log.manager.copier.thread.pool.size "
         "remote.log.manager.expiration.thread.pool.size replica.socket.receive.buffer.bytes "
@@ -72,10 +72,10 @@ _NAMES: Final[Mapping[tuple[SettingType, UpdateMode, int | None], str]] = {
         "alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds "
         "group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms "
         "group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms "
-        "group.coordinator.threads group.share.heartbeat.interval.ms "
+        "group.coordinator.threads "
         "group.share.max.heartbeat.interval.ms group.share.max.session.timeout.ms "
         "group.share.min.heartbeat.interval.ms group.share.min.session.timeout.ms "
-        "group.share.session.timeout.ms kafka.metrics.polling.interval.secs "
+        "kafka.metrics.polling.interval.secs "
         "metrics.num.samples offsets.load.buffer.size queued.max.requests "
         "remote.log.manager.copy.quota.window.num remote.log.manager.copy.quota.window.size.seconds "
         "remote.log.manager.fetch.quota.window.num remote.log.manager.fetch.quota.window.size.seconds "
@@ -126,9 +126,7 @@ _NAMES: Final[Mapping[tuple[SettingType, UpdateMode, int | None], str]] = {
     (SettingType.SHORT, UpdateMode.CLUSTER_WIDE, None): (
         "sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds"
     ),
-    (SettingType.SHORT, UpdateMode.READ_ONLY, None): (
-        "group.share.max.groups group.share.max.size offsets.commit.required.acks"
-    ),
+    (SettingType.SHORT, UpdateMode.READ_ONLY, None): ("group.share.max.groups offsets.commit.required.acks"),
     (SettingType.STRING, UpdateMode.CLUSTER_WIDE, None): (
         "max.connections.per.ip.overrides sasl.kerberos.kinit.cmd sasl.kerberos.service.name ssl.client.auth "
         "ssl.endpoint.identification.algorithm ssl.keymanager.algorithm ssl.keystore.location "

@@ -22,7 +22,8 @@ from magicbyte.server.settings.versions import versions_response
 
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
-"""The names of the features whose levels are `Offer.transaction_version` and `Offer.group_version`."""
+SHARE_VERSION: Final = "share.version"
+"""The names of the features whose levels are `Offer.transaction_version`, `group_version` and `share_version`."""
 FIRST_RELEASE, LAST_RELEASE = "0.8.2", LINES[-1]
 """The first and the last release that a broker can imitate."""
 _OWN_PROTOCOL: Final = (2, 8)
@@ -32,10 +33,10 @@ class Offer(Struct, frozen=True):
     """Versions by API key: those that are answered, and those in ApiVersions.
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) determine the stored forms. `tells_range`,
-    `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version`, `group_version`,
-    `keeps_assignment_epochs`, `closes_empty_groups`, `names_missing_groups`, `verifies_partitions` and
-    `takes_prefixed_nonce` are those of `Release`. `has_features`: whether the cluster has finalized features, if only
-    an empty set (KIP-584).
+    `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version`, `group_version`, `share_version`,
+    `keeps_share_counts`, `keeps_assignment_epochs`, `closes_empty_groups`, `names_missing_groups`,
+    `verifies_partitions` and `takes_prefixed_nonce` are those of `Release`. `has_features`: whether the cluster has
+    finalized features, if only an empty set (KIP-584).
     """
 
     answered: Mapping[int, range]
@@ -48,6 +49,8 @@ class Offer(Struct, frozen=True):
     holds_throttled: bool = False
     transaction_version: int = 0
     group_version: int = 0
+    share_version: int = 0
+    keeps_share_counts: bool = True
     keeps_assignment_epochs: bool = True
     closes_empty_groups: bool = True
     names_missing_groups: bool = False
@@ -71,13 +74,14 @@ class Offer(Struct, frozen=True):
         groups. Without `as.version` the others may be brokers of 2.8, which cannot read the records of such groups.
         """
         if protocol >= FIRST_WITH_FEATURES:
-            return self if self.transaction_version else replace(self, group_version=0)
+            return self if self.transaction_version else replace(self, group_version=0, share_version=0)
         return replace(
             self,
             answered=_without_protocol_2(self.answered),
             listed=_without_protocol_2(self.listed),
             transaction_version=0,
             group_version=0,
+            share_version=0,
             has_features=False,
         )
 
@@ -91,7 +95,7 @@ def _without_protocol_2(versions: Mapping[int, range]) -> dict[int, range]:
 
 def _own() -> Offer:
     versions = _without_protocol_2({key: served.versions for key, served in SERVED.items()})
-    return Offer(versions, versions, group_version=1)
+    return Offer(versions, versions, group_version=1, share_version=1)
 
 
 OWN: Final = _own()
@@ -130,6 +134,8 @@ def offer_of(name: str) -> Offer:
         holds_throttled=release.holds_throttled,
         transaction_version=release.transaction_version,
         group_version=release.group_version,
+        share_version=release.share_version,
+        keeps_share_counts=release.keeps_share_counts,
         keeps_assignment_epochs=release.keeps_assignment_epochs,
         closes_empty_groups=release.closes_empty_groups,
         names_missing_groups=release.names_missing_groups,

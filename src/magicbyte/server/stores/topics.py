@@ -35,7 +35,7 @@ from magicbyte.engine.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
-from magicbyte.engine.internal_topics import INTERNAL
+from magicbyte.engine.internal_topics import COMPACTED, INTERNAL
 from magicbyte.engine.log.files.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from magicbyte.engine.log.files.directory import parse_file
 from magicbyte.engine.log.files.filesystem import exists
@@ -494,7 +494,7 @@ def _warn_beyond(topic: ServedTopic, config: BrokerConfig) -> None:
 
 def _settings_of_adopted(name: str, logs: Sequence[PartitionLog]) -> dict[str, str]:
     """Return the settings of a topic known only from its logs: nothing of it is deleted."""
-    own = {"cleanup.policy": "compact"} if name in INTERNAL else dict(topic_config.KEEPS_ALL)
+    own = {"cleanup.policy": "compact"} if name in COMPACTED else dict(topic_config.KEEPS_ALL)
     if _is_enriched(logs):
         own[topic_config.FORMAT] = Format.ENRICHED.value
     return own

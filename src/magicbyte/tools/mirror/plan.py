@@ -19,7 +19,7 @@ from magicbyte.access.client.produce import newest_format
 from magicbyte.access.client.source import Source
 from magicbyte.access.client.versions import BrokerVersions
 from magicbyte.engine.errors import BrokerError, ErrorCode, MirrorError
-from magicbyte.engine.internal_topics import CLUSTER_METADATA, OFFSETS_TOPIC, STATE_TOPIC
+from magicbyte.engine.internal_topics import CLUSTER_METADATA, OFFSETS_TOPIC, SHARE_TOPIC, STATE_TOPIC
 from magicbyte.engine.log.append.rules import stored_format
 from magicbyte.engine.protocol import APIS
 from magicbyte.engine.protocol.api_key import ApiKey
@@ -32,7 +32,7 @@ from magicbyte.tools.mirror.progress import DEFAULT_GROUP, BegunTopic, Origin, b
 from magicbyte.tools.mirror.rewrite import Storage
 
 # brokers before 0.10 do not flag internal topics
-INTERNAL: Final = frozenset({OFFSETS_TOPIC, STATE_TOPIC, OFFSET_TOPIC, CLUSTER_METADATA})
+INTERNAL: Final = frozenset({OFFSETS_TOPIC, STATE_TOPIC, SHARE_TOPIC, OFFSET_TOPIC, CLUSTER_METADATA})
 IDENTICAL: Final = "mirror.identical"
 NOT_COPIED: Final = frozenset(
     {

@@ -19,7 +19,7 @@ from magicbyte.engine.cluster.image import ClusterImage, ConfigEntity, EntityKin
 from magicbyte.engine.cluster.metadata_fold import records_of
 from magicbyte.engine.cluster.quorum_image import TakingOver, quorum_image
 from magicbyte.engine.groups.records import GroupMetadataKey, OffsetCommitKey
-from magicbyte.engine.internal_topics import CLUSTER_METADATA, INTERNAL, OFFSETS_TOPIC
+from magicbyte.engine.internal_topics import CLUSTER_METADATA, COMPACTED, OFFSETS_TOPIC
 from magicbyte.engine.log.files.checkpoints import (
     HIGH_WATERMARK,
     META_PROPERTIES,
@@ -112,7 +112,7 @@ def add_metadata(folder: Path, target: KraftTarget) -> KraftReceipt:
     renewed = 0 if target.keeps_commit_times else _renew_commits(folder, logs, target.now_ms)
     level = target.level or target.release.metadata_version or 0
     base = _base_image(logs, target)
-    unlimited = [] if target.keeps_retention else sorted(base.topics.keys() - INTERNAL)
+    unlimited = [] if target.keeps_retention else sorted(base.topics.keys() - COMPACTED)
     owner = ExportedOwner(target.node_id, new_id(), id_text(target.cluster_id or new_id()))
     taking = TakingOver(
         node_id=target.node_id,
@@ -158,7 +158,7 @@ def _settings(image: ClusterImage, unlimited: Sequence[str]) -> Mapping[ConfigEn
         entity = ConfigEntity(EntityKind.TOPIC, name)
         if name in unlimited:
             settings[entity] = {**settings.get(entity, {}), **KEPT}
-        elif name in INTERNAL:
+        elif name in COMPACTED:
             settings[entity] = {**_COMPACTED, **settings.get(entity, {})}
     return settings
 

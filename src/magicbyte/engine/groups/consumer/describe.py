@@ -25,7 +25,7 @@ from magicbyte.engine.protocol.messages.consumer_group_describe import (
 if TYPE_CHECKING:
     from magicbyte.engine.groups.table import GroupTable
 
-_OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
+OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """The allowed operations on a group when there is no authorizer: also those on its settings, which 4.0 has."""
 _OF_CONSUMER: Final = 1
 """The type of a member of the consumer protocol."""
@@ -48,7 +48,7 @@ def describe(table: GroupTable, caller: Caller, request: ConsumerGroupDescribeRe
             described.assignment_epoch = group.target_epoch
             described.assignor_name = preferred_assignor(table.config.consumer, group.subscribers)
             if request.include_authorized_operations:
-                described.authorized_operations = _OPERATIONS
+                described.authorized_operations = OPERATIONS
             for some in in_parts(list(group.subscribers)):
                 members = [_member(table, group, each) for each in some if each in group.subscribers]
                 described.members += members

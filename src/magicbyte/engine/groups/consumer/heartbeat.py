@@ -43,7 +43,7 @@ from magicbyte.engine.groups.consumer.reconciliation import Owned, next_step
 from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, RecordValue, ResolvedPattern, TargetEpoch
 from magicbyte.engine.groups.consumer.topic_patterns import TopicPattern
 from magicbyte.engine.groups.consumer.topics import metadata_hash
-from magicbyte.engine.groups.consumer.waiting import Expiry, WaitingHeartbeat
+from magicbyte.engine.groups.consumer.waiting import Expiry, Refusal, WaitingHeartbeat
 from magicbyte.engine.groups.effects import AfterStore, Effect, EndConsumerStep
 from magicbyte.engine.groups.records import GroupMetadataKey
 from magicbyte.engine.ports import Moment
@@ -63,13 +63,6 @@ REVOCATION: Final = "consumer revocation"
 _RETRY_MS: Final = 500  # until a removal that could not be stored is tried again
 _LEAST_REFRESH_MS: Final = 10_000  # between two times at which the patterns of a group are resolved
 _OWN_ID: Final = 1  # version from which a client makes its member id
-
-
-class Refusal(NamedTuple):
-    """Why a heartbeat is refused."""
-
-    code: ErrorCode
-    message: str
 
 
 class HeartbeatStep(NamedTuple):
@@ -311,7 +304,8 @@ def _step(
 ) -> HeartbeatStep | Refusal:
     group, classic = table.consumers.get(request.group_id), table.groups.get(request.group_id)
     if group is None:
-        is_new = request.member_epoch == JOINING and _is_replaceable(classic)
+        is_free = request.group_id not in table.shares
+        is_new = request.member_epoch == JOINING and is_free and _is_replaceable(classic)
         if not is_new:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id}")
         group = table.new_consumer_group(request.group_id)

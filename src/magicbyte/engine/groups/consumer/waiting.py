@@ -1,10 +1,11 @@
-"""What waits for the pending append of a consumer group: requests, and deadlines that were reached."""
+"""Heartbeats that are refused, and what waits for the pending append of a consumer group: requests and deadlines."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from magicbyte.engine.coordination.effects import Caller
+from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
@@ -20,3 +21,10 @@ class Expiry(NamedTuple):
 
     what: str
     member_id: str
+
+
+class Refusal(NamedTuple):
+    """Why a heartbeat is refused."""
+
+    code: ErrorCode
+    message: str | None

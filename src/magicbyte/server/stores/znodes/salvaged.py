@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from magicbyte.engine.cluster.topics import entity_of
-from magicbyte.engine.internal_topics import INTERNAL
+from magicbyte.engine.internal_topics import COMPACTED
 from magicbyte.server.settings import topic_config
 from magicbyte.server.stores.znodes import layout
 from magicbyte.server.stores.znodes.reading import image_of
@@ -19,5 +19,5 @@ def keep_all(metadata: MetadataStore) -> None:
     image = image_of(metadata)
     for name in image.topics:
         if entity_of(name) not in image.settings:
-            own = {"cleanup.policy": "compact"} if name in INTERNAL else topic_config.KEEPS_ALL
+            own = {"cleanup.policy": "compact"} if name in COMPACTED else topic_config.KEEPS_ALL
             metadata.create(layout.config_path("topics", name), layout.dump_config(own), parents=True)
