@@ -1,5 +1,6 @@
 """`magicbyte rescue --to-kraft`: a backup becomes the directory of a KRaft node, from which Kafka deletes nothing."""
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from cli.command import run
+from golden_data import Case, log_case, log_cases, one_of_each_kind
 from kraft_data import FOLDER, KraftNode
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
 from magicbyte.engine.log.files.directory import discover
@@ -94,10 +96,71 @@ def test_one_target_is_needed(backup: Path, tmp_path: Path) -> None:
     for words in ([], ["--to", "./x", "--to-kraft", str(tmp_path / "out")]):
         done = run("rescue", backup, *words)
         assert done.exit_code == 2
-        assert "expected either --to or --to-kraft" in done.stderr
+        assert "expected either --to or --to-kraft; with --to-kraft only --to v2" in done.stderr
 
 
 def test_the_text_says_that_nothing_is_deleted(backup: Path, tmp_path: Path) -> None:
     done = run("rescue", backup, "--to-kraft", tmp_path / "out")
     assert "retention.ms and retention.bytes are -1, until you set them: alpha-again" in done.stdout
     assert "the commit time is now that of the rescue" in done.stdout
+
+
+OLD = [each for each in log_cases(state="clean shutdown") if set(each.magics) & {0, 1} and each.topic[:2] != "__"]
+
+
+def segments(folder: Path) -> dict[str, bytes]:
+    """The segments that have records, by name."""
+    return {path.name: data for path in folder.glob("*.log") if (data := path.read_bytes())}
+
+
+@pytest.mark.parametrize("case", one_of_each_kind(OLD))
+def test_segments_of_formats_0_and_1_stay_byte_for_byte(case: Case, tmp_path: Path) -> None:
+    folder = case.partition_dir(tmp_path / "backup", named=True)
+    receipt = rescued(tmp_path / "backup", tmp_path / "out")
+    assert receipt["kraft"]["oldFormats"] == [case.topic]
+    written = segments(tmp_path / "out" / folder.name)
+    if set(case.magics) <= {0, 1}:
+        assert written == segments(folder)
+    assert check_node([str(tmp_path / "out")]).is_sound or receipt["missing"]
+    text = run("rescue", tmp_path / "backup", "--to-kraft", tmp_path / "text")
+    assert f"records of formats 0 and 1 are those of the backup, byte for byte: {case.topic}\n" in text.stdout
+
+
+def test_to_v2_converts_them(tmp_path: Path) -> None:
+    case = log_case("0.10.2.2/basic-gzip")
+    folder = case.partition_dir(tmp_path / "backup", named=True)
+    receipt = rescued(tmp_path / "backup", tmp_path / "out", "--to", "v2")
+    assert receipt["kraft"]["oldFormats"] == []
+    assert run("diff", folder, tmp_path / "out" / folder.name).exit_code == 0
+    assert {data[16] for data in segments(tmp_path / "out" / folder.name).values()} == {2}
+
+
+def test_kafkas_own_topics_are_converted(tmp_path: Path) -> None:
+    case = log_case("0.10.2.2/consumer-offsets")
+    folder = case.partition_dir(tmp_path / "backup", named=True)
+    before = groups_in(tmp_path / "backup")
+    receipt = rescued(tmp_path / "backup", tmp_path / "out")
+    assert receipt["kraft"]["oldFormats"] == []
+    assert {data[16] for data in segments(tmp_path / "out" / folder.name).values()} == {2}
+    assert groups_in(tmp_path / "out") == before
+
+
+def test_an_interrupted_rescue_is_continued_for_the_same_node_and_release_only(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    out = tmp_path / "out"
+    words = ("rescue", backup, "--to-kraft", out, "--release", "4.3", "--node-id", "3")
+    with monkeypatch.context() as patch:
+        patch.setattr("magicbyte.tools.rescue.rescue.add_metadata", full)
+        assert run(*words).exit_code == 2
+    assert not out.exists()
+    for other in (("--node-id", "4"), ("--release", "4.4"), ("--to", "v2"), ("--keep-retention",)):
+        refused = run(*words, *other)
+        assert refused.exit_code == 2
+        assert "the work of another rescue" in refused.stderr
+    assert run(*words).exit_code in (0, 1)
+    assert check_node([str(out)]).is_sound
+    assert not (tmp_path / "out.rescue").exists()

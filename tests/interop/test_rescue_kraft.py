@@ -8,6 +8,7 @@ import pytest
 
 from cli.command import run
 from golden_data import log_case
+from interop import jvm
 from interop.kraft_nodes import SECONDS, kraft_node, troubles
 from magicbyte.access.client import Client
 from magicbyte.access.client.groups import committed_offsets
@@ -50,6 +51,27 @@ async def looked(bootstrap: str) -> tuple[int, int, int | None]:
         start, end = await bounds(client, *PLACE)
         committed = (await committed_offsets(client, "old", [PLACE])).get(PLACE)
         return start, end, None if committed is None else committed.offset
+
+
+@pytest.mark.parametrize("release", ["4.3.1", "4.4.0"])
+@pytest.mark.parametrize(
+    "case",
+    ["0.8.2.2/basic-snappy", "0.9.0.1/basic-lz4", "0.10.0.1/mixed-gzip-090-0100", "2.8.2/mixed-none-090-0102-28"],
+)
+def test_a_real_node_serves_records_of_formats_0_and_1_as_they_are(case: str, release: str, tmp_path: Path) -> None:
+    backup, node = made(tmp_path / "backup", case), tmp_path / "node"
+    before = [(path.name, path.read_bytes()) for path in sorted((backup / "orders-0").glob("*.log"))]
+    done = run("rescue", backup, "--to-kraft", node / "data", "--release", release)
+    assert done.exit_code == 0, done.stderr
+    assert "records of formats 0 and 1 are those of the backup, byte for byte: orders" in done.stdout
+    fields = ("offset", "key", "value")
+    with kraft_node(release, node, 1, properties=OFTEN) as bootstrap:
+        records = jvm.consumed_records("3.9.1", bootstrap, ["orders"], *fields)["orders"]
+        later = jvm.consumed_records(release, bootstrap, ["orders"], *fields)["orders"]
+    assert troubles(node) == []
+    assert records == later == [{name: each[name] for name in fields} for each in log_case(case).records()]
+    after = {path.name: path.read_bytes() for path in (node / "data/orders-0").glob("*.log")}
+    assert [(name, after[name]) for name, _ in before] == before
 
 
 @pytest.mark.parametrize("release", ["4.3.1", "4.4.0"])

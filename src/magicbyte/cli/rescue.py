@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import TopicPartition
     from magicbyte.tools.rescue.kraft import KraftReceipt, KraftTarget
     from magicbyte.tools.rescue.receipt import RescuedPartition, RescueReceipt
+
+_CONVERTED: Final = "v2"
+"""The value of --to that converts, beside --to-kraft."""
 
 
 def _unpacked(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -44,8 +47,9 @@ def _unpacked(context: click.Context, parameter: click.Parameter, value: str | N
 )
 @click.argument("backup", type=click.Path(exists=True, path_type=Path))
 @click.option("--to", "target", metavar="HOST:PORT|DIR", help="Brokers of the cluster to produce into, "
-              "or a new log directory: a name with a slash, such as ./rescued.")  # fmt: skip
-@click.option("--to-kraft", "kraft", type=options.OutputPath(folder=True), metavar="DIR", help="Instead of --to: a new "
+              "or a new log directory: a name with a slash, such as ./rescued. With --to-kraft: v2, which converts "
+              "records of formats 0 and 1; by default they stay as they are.")  # fmt: skip
+@click.option("--to-kraft", "kraft", type=options.OutputPath(folder=True), metavar="DIR", help="Instead: a new "
               "log directory on which a KRaft node of Kafka starts, with the same offsets and groups.")  # fmt: skip
 @click.option("--node-id", type=click.IntRange(0), default=1, show_default=True, metavar="N",
               help="Of --to-kraft: the node.id.")  # fmt: skip
@@ -89,8 +93,9 @@ def rescue(
 
     BACKUP is a folder of logs, at any depth, or an archive of one: .tar, .tar.gz, .tar.zst, .zip, .log.gz. It may be
     damaged, come from a killed broker, and hold several replicas of a partition; the most complete one is used.
-    Sound batches are salvaged, converted to magic 2 and written, with the offsets of consumer groups. BACKUP is not
-    changed. After an interruption the same command continues, and nothing is written twice.
+    Sound batches are salvaged, converted to magic 2 and written, with the offsets of consumer groups. With --to-kraft
+    records of formats 0 and 1 stay as they are, which Kafka 4 serves. BACKUP is not changed. After an interruption the
+    same command continues, and nothing is written twice.
 
     Exit status: 0 everything was sound and is at the target, 1 records were lost, as reported, 2 wrong use or a
     failure to write.
@@ -98,11 +103,12 @@ def rescue(
     from magicbyte.engine.log.files.outputs import refuse_overlap
     from magicbyte.tools.rescue.rescue import ClusterTarget, RescueOptions, rescue_into
 
-    if (target is None) == (kraft is None):
-        raise click.UsageError("expected either --to or --to-kraft")
+    converts = kraft is not None and target == _CONVERTED
+    if (target is None) == (kraft is None) and not converts:
+        raise click.UsageError("expected either --to or --to-kraft; with --to-kraft only --to v2")
     if kraft is not None:
         refuse_overlap(kraft, [backup])
-    folder = kraft if target is None else options.log_directory_or_none(target, "--to")
+    folder = kraft if target is None or kraft is not None else options.log_directory_or_none(target, "--to")
     if work is None:
         work = Path(f"{backup.resolve().name if folder is None else folder.resolve()}.rescue")
     chosen = RescueOptions(
@@ -113,7 +119,7 @@ def rescue(
         unpacked=max_unpacked,
         threads=threads,
         is_dry=dry_run,
-        kraft=None if kraft is None else _kraft_target(**of_kraft),
+        kraft=None if kraft is None else _kraft_target(**of_kraft, converts=converts),
     )
     try:
         if folder is None:
@@ -141,6 +147,7 @@ def _kraft_target(
     metadata: str | None,
     keep_retention: bool,
     keep_commit_times: bool,
+    converts: bool,
 ) -> KraftTarget:
     from magicbyte.access.clock import SystemClock
     from magicbyte.cli.metadata import image_of
@@ -162,6 +169,7 @@ def _kraft_target(
         image=None if metadata is None else image_of(metadata).image,
         keeps_retention=keep_retention,
         keeps_commit_times=keep_commit_times,
+        converts=converts,
     )
 
 
@@ -206,6 +214,8 @@ def _kraft_lines(made: KraftReceipt) -> Iterator[str]:
     yield f"node {made.node_id} of cluster {made.cluster_id}, metadata.version {made.metadata_version}"
     if made.unlimited:
         yield f"retention.ms and retention.bytes are -1, until you set them: {', '.join(made.unlimited)}"
+    if made.old_formats:
+        yield f"records of formats 0 and 1 are those of the backup, byte for byte: {', '.join(made.old_formats)}"
     if made.renewed_commits:
         yield f"the commit time is now that of the rescue: {many(made.renewed_commits, 'group offset')}"
 

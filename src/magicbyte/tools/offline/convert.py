@@ -69,10 +69,11 @@ class ConvertOptions:
 
     `codec`: None keeps that of each batch. `fix_lz4`: wrappers with the LZ4 header checksum of the other format get
     that of their own, and their blocks are copied. `version`: the Kafka release for which index files are written.
-    `verify`: compare each partition with its source. `dialect`: of the source, None for that of its folders. `limit`:
-    bytes of a batch, also decompressed. `new_cluster`, `is_part`: as in PartitionWriter. `following`: for `join_parts`,
-    the base of the segment after a part. `segment_bytes`: the maximum size of a segment, unless one of the source is
-    larger. `progress` receives the bytes of each chunk read, for the conversion or for `verify`.
+    `verify`: compare each partition with its source. `dialect`: of the source, None for that of its folders.
+    `limit`: bytes of a batch, also decompressed. `new_cluster`, `is_part`: as in PartitionWriter. `following`: for
+    `join_parts`, the base of the segment after a part. `segment_bytes`: the maximum size of a segment, unless one
+    of the source is larger. `old_topics`: of these, entries of older formats than the target are copied. `progress`
+    receives the bytes of each chunk read, for the conversion or for `verify`.
     """
 
     target: Format
@@ -87,6 +88,7 @@ class ConvertOptions:
     is_part: bool = False
     following: int | None = None
     segment_bytes: int = 1 << 30
+    old_topics: frozenset[str] = frozenset()
     progress: Callable[[int], None] = lambda _: None
 
     @property
@@ -120,6 +122,7 @@ class ConvertOptions:
             "kafka": self.rules.version,
             "dialect": None if self.dialect is None else self.dialect.value,
             "newCluster": self.new_cluster and self.target is Format.V2,
+            **({"oldTopics": sorted(self.old_topics)} if self.old_topics else {}),
         }
 
 
@@ -442,14 +445,7 @@ class _Job:
                 entries = table.buffer[: table.end]
                 if options.fix_lz4:
                     entries, piece.lz4_headers = repair_lz4_headers(table)
-                for group in convert(
-                    entries,
-                    options.target,
-                    dialect=table.dialect,
-                    codec=options.codec,
-                    limit=options.limit,
-                    report=piece.report,
-                ):
+                for group in self.converted(piece, entries, table.dialect):
                     yield _Piece(piece.name, chunk=chunk, entries=group)
                 last = parse_entry(table.buffer[int(table.position[-1]) : table.end], table.dialect)
                 assert last is not None, "the scan found it whole"
@@ -459,6 +455,19 @@ class _Job:
             except MagicbyteError as error:
                 piece.error = error
         yield piece
+
+    def converted(self, piece: _Piece, entries: memoryview, dialect: Dialect) -> Iterator[memoryview]:
+        """Yield the entries of a chunk in the target's format, or as they are."""
+        options = self.options
+        if piece.name.topic in options.old_topics:
+            piece.report.bytes_in += len(entries)
+            piece.report.bytes_out += len(entries)
+            piece.report.bytes_passed_through += len(entries)
+            yield entries
+            return
+        yield from convert(
+            entries, options.target, dialect=dialect, codec=options.codec, limit=options.limit, report=piece.report
+        )
 
     # ---- writing, in order
 

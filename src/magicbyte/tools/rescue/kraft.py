@@ -1,8 +1,9 @@
 """The metadata of a rescued log directory, so that a KRaft node of Kafka starts on it and deletes nothing.
 
-Kafka deletes records that are older than a topic's retention, and committed offsets that are older than a week, at its
-first check. So topics keep everything, and the commits of groups are written again with the present time, unless it is
-asked otherwise. Source: Kafka's LogManager, BrokerMetadataPublisher and OffsetExpirationCondition.
+Kafka 4 serves records of formats 0 and 1 as they are. It deletes records that are older than a topic's retention, and
+committed offsets that are older than a week, at its first check. So topics keep everything, and the commits of groups
+are written again with the present time, unless it is asked otherwise. Source: Kafka's LogManager,
+BrokerMetadataPublisher and OffsetExpirationCondition.
 """
 
 from __future__ import annotations
@@ -32,9 +33,11 @@ from magicbyte.engine.log.files.checkpoints import (
 )
 from magicbyte.engine.log.files.directory import LOG, OFFSET_INDEX, TIME_INDEX, discover, parse_file
 from magicbyte.engine.log.files.filesystem import LocalFiles, put_file
+from magicbyte.engine.log.files.headers import read_headers
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.fields import id_text
 from magicbyte.engine.records.batch import build_batch, single_record
+from magicbyte.engine.records.decode import DEFAULT_MAX_BATCH_BYTES
 from magicbyte.tools.offline.new_cluster import LEADER_EPOCH
 from magicbyte.tools.offline.quorum_export import ExportedOwner, ExportOptions, MetadataStart, put_metadata
 from magicbyte.tools.offline.quorum_format import new_id
@@ -44,6 +47,7 @@ from magicbyte.tools.rescue.groups import loaded_groups
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from magicbyte.engine.errors import CorruptRecordError
     from magicbyte.engine.log.files.directory import PartitionDirectory
     from magicbyte.engine.releases import Release
 
@@ -59,7 +63,8 @@ class KraftTarget(NamedTuple):
     """How a rescued directory becomes that of a KRaft node.
 
     `image`: a cluster whose settings, ids, ACLs, quotas, users and tokens it gets; None without one. `keeps_retention`:
-    topics get no other retention. `keeps_commit_times`: commits of groups are not written again.
+    topics get no other retention. `keeps_commit_times`: commits of groups are not written again. `converts`: records of
+    formats 0 and 1 become format 2; else only those of Kafka's own topics, which it compacts.
     """
 
     node_id: int
@@ -70,13 +75,26 @@ class KraftTarget(NamedTuple):
     image: ClusterImage | None = None
     keeps_retention: bool = False
     keeps_commit_times: bool = False
+    converts: bool = False
+
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the directory: an interrupted rescue is continued only with the same."""
+        return {
+            "node": self.node_id,
+            "release": self.release.version,
+            "level": self.level,
+            "cluster": None if self.cluster_id is None else id_text(self.cluster_id),
+            "keepsRetention": self.keeps_retention,
+            "keepsCommitTimes": self.keeps_commit_times,
+            "converts": self.converts,
+        }
 
 
 class KraftReceipt(NamedTuple):
     """What was made of a rescued directory.
 
     `unlimited`: topics whose retention is now -1. `renewed_commits`: group offsets whose commit time is now that of the
-    rescue.
+    rescue. `old_formats`: topics with records of formats 0 and 1, whose bytes are those of the backup.
     """
 
     node_id: int
@@ -84,6 +102,7 @@ class KraftReceipt(NamedTuple):
     metadata_version: int
     unlimited: Sequence[str]
     renewed_commits: int
+    old_formats: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON of `magicbyte rescue --json`."""
@@ -93,6 +112,7 @@ class KraftReceipt(NamedTuple):
             "metadataVersion": self.metadata_version,
             "unlimitedRetention": list(self.unlimited),
             "renewedCommits": self.renewed_commits,
+            "oldFormats": list(self.old_formats),
         }
 
 
@@ -132,7 +152,24 @@ def add_metadata(folder: Path, target: KraftTarget) -> KraftReceipt:
         put_file(LocalFiles(), f"{folder}/{topic}-{number}/{PARTITION_METADATA}", content)
     start = MetadataStart(sum(1 for _ in records_of(image)), _EPOCH, _EPOCH)
     put_metadata(folder, image, owner, start, ExportOptions(target.release), target.now_ms)
-    return KraftReceipt(owner.node_id, owner.cluster_id, level, unlimited, renewed)
+    old = sorted({each.topic for each in logs if each.topic is not None and _has_old_formats(each)})
+    return KraftReceipt(owner.node_id, owner.cluster_id, level, unlimited, renewed, old)
+
+
+def _has_old_formats(log: PartitionDirectory) -> bool:
+    """Return whether a log has entries of format 0 or 1."""
+    for segment in log.segments:
+        with log.files.open(segment.log.path) as file:
+            for headers in read_headers(
+                file, dialect=log.dialect, limit=DEFAULT_MAX_BATCH_BYTES, on_damage=_raise, expected_bytes=log.size
+            ):
+                if (headers.magic < 2).any():
+                    return True
+    return False
+
+
+def _raise(error: CorruptRecordError) -> None:
+    raise error
 
 
 def _base_image(logs: Sequence[PartitionDirectory], target: KraftTarget) -> ClusterImage:

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from magicbyte.access.client import Client
 from magicbyte.access.client.offsets import bounds
 from magicbyte.engine.errors import LogDirectoryError, MagicbyteError
-from magicbyte.engine.internal_topics import OFFSETS_TOPIC
+from magicbyte.engine.internal_topics import INTERNAL, OFFSETS_TOPIC
 from magicbyte.engine.log.files.checkpoints import META_PROPERTIES
 from magicbyte.engine.log.files.directory import PartitionDirectory, discover
 from magicbyte.engine.log.files.filesystem import LocalFiles, make_directory, replace_file, sync_directory
@@ -203,7 +203,7 @@ class _RescueStage:
         stat = self.backup.stat()
         told = [str(self.backup.resolve()), stat.st_size if self.backup.is_file() else 0, stat.st_mtime_ns]
         identity = {"backup": told, "topics": sorted(self.options.topics), "as": named}
-        return identity if self.options.kraft is None else identity | {"kraft": True}
+        return identity if self.options.kraft is None else identity | {"kraft": self.options.kraft.identity()}
 
     def open(self, receipt: RescueReceipt) -> None:
         """Find the partitions in the backup, or in its unpacked files."""
@@ -250,7 +250,7 @@ class _RescueStage:
         with self.options.steps("convert", 3 * sum(each.size for each in salvaged.values())) as advance:
             converting = ConvertOptions(
                 Format.V2, fix_lz4=True, verify=True, limit=self.options.limit, threads=self.options.threads,
-                new_cluster=True, progress=advance,
+                new_cluster=True, old_topics=self._old_topics(), progress=advance,
             )  # fmt: skip
             for one in convert_partitions(salvaged, self.work / CONVERTED, converting):
                 if one.error is not None:
@@ -259,6 +259,12 @@ class _RescueStage:
                     rescued[one.name].error = "not converted: the converted records differ from the source"
         receipt.partitions = [rescued[name] for name in sorted(rescued)]
         asyncio.run(self._digest_output(receipt, self.work / CONVERTED))
+
+    def _old_topics(self) -> frozenset[str]:
+        """Return the topics whose records stay in their formats."""
+        if self.options.kraft is None or self.options.kraft.converts:
+            return frozenset()
+        return frozenset(name.topic for name in self.content.partitions if name.topic not in INTERNAL)
 
     def move_to_target(self, receipt: RescueReceipt, target: Path) -> None:
         """Rename the converted directory to the target.
