@@ -68,3 +68,21 @@ def test_no_rows_change_nothing() -> None:
     items = HeavyItems(10)
     items.add(np.empty(0, np.uint64), np.empty(0, np.int64), str)
     assert items.heaviest(3) == []
+
+
+@pytest.mark.slow
+def test_ten_million_items_are_within_the_bound_of_ten_thousand() -> None:
+    random = np.random.default_rng(6)
+    items = HeavyItems(10_000)
+    sums = np.zeros(10_000_000, np.int64)
+    for _ in range(200):
+        hashes = np.concatenate([random.integers(0, 10_000_000, 90_000), random.zipf(1.2, 10_000) % 10_000_000])
+        sizes = random.integers(0, 2000, len(hashes))
+        np.add.at(sums, hashes, sizes)
+        items.add(hashes.astype(np.uint64), sizes, lambda row, hashes=hashes: int(hashes[row]))  # type: ignore[misc]
+    assert len(items) <= 20_000
+    assert items.missed_bytes <= items.total_bytes / 10_001
+    found = {each.label: each for each in items.heaviest(len(items))}
+    assert set(np.flatnonzero(sums > items.missed_bytes).tolist()) <= found.keys()
+    for item, heavy in found.items():
+        assert heavy.bytes <= sums[item] <= heavy.bytes + heavy.missed_bytes

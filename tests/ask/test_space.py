@@ -20,6 +20,12 @@ CASES = [case for case in golden_data.log_cases() if case.state == "clean shutdo
 Json = dict[str, Any]
 
 
+def size_of(record: Json) -> int:
+    cells = [record["key"], record["value"], *(value for _, value in record["headers"])]
+    names = sum(len(name.encode()) for name, _ in record["headers"])
+    return names + sum(len(base64.b64decode(cell or "")) for cell in cells)
+
+
 def measured(*folders: Path, **options: Any) -> Space:
     space = Space(SpaceOptions(now_ms=NOW_MS, **options))
     for partition in discover(folders):
@@ -55,11 +61,10 @@ def test_bytes_by_key_and_header_are_sums_over_what_a_consumer_saw(case: golden_
     key_bytes = value_bytes = tombstones = 0
     for record in case.records():
         key, value = (None if record[name] is None else base64.b64decode(record[name]) for name in ("key", "value"))
-        sizes = [(name, len(name.encode()) + len(base64.b64decode(cell or ""))) for name, cell in record["headers"]]
-        for name, size in sizes:
-            headers[name] += size
+        for name, cell in record["headers"]:
+            headers[name] += len(name.encode()) + len(base64.b64decode(cell or ""))
         text = None if key is None else key.decode(errors="backslashreplace")
-        keys[text] += len(key or b"") + len(value or b"") + sum(size for _, size in sizes)
+        keys[text] += size_of(record)
         key_bytes, value_bytes = key_bytes + len(key or b""), value_bytes + len(value or b"")
         tombstones += key is not None and value is None
     (topic,) = found["topics"]
@@ -68,6 +73,11 @@ def test_bytes_by_key_and_header_are_sums_over_what_a_consumer_saw(case: golden_
     assert topic["headerBytes"] == sum(headers.values())
     assert topic["bytes"] == sum(keys.values())
     assert topic["tombstones"] == tombstones
+    last = {record["key"]: record["offset"] for record in case.records() if record["key"] is not None}
+    again = [each for each in case.records() if each["key"] is not None and last[each["key"]] != each["offset"]]
+    assert topic["overwrittenRecords"] == len(again)
+    assert topic["overwrittenBytes"] == sum(map(size_of, again))
+    assert not topic["overwrittenPartial"]
     short = {text: size for text, size in keys.items() if text is None or len(text) < 200}
     listed = {each["text"]: each["bytes"] for each in found["keys"]["heaviest"]}
     assert {text: listed.get(text) for text in short} == short

@@ -30,7 +30,7 @@ REQUEST_LOGS = Path(__file__).parents[1] / "tools/migration/request_logs"
 LINES: dict[str, list[str]] = {
     "tour": ["LOGS"],
     "inventory": ["LOGS", "LOGS --deep", "SEGMENT", "file://LOGS"],
-    "space": ["LOGS", "LOGS --deep --json", "SEGMENT"],
+    "space": ["LOGS", "LOGS --deep --json", "SEGMENT --html OUT/space.html"],
     "cat": ["LOGS", "DAMAGED --on-damage skip --format jsonl", "PARTITION --format csv -o OUT/records.csv"],
     "dump": ["SEGMENT", "SEGMENT --deep", "SEGMENT --anatomy --at 0", "--files SEGMENT --verify-index-only"],
     "verify": ["LOGS", "LOGS --deep", "LOGS --quick"],

@@ -39,6 +39,7 @@ OUTPUTS: dict[Place, list[str]] = {
     ("serve", "overlay"): ["serve", "--dir", "INPUT", "--overlay", "OUTPUT"],
     ("rescue", "work"): ["rescue", "INPUT", "--to", "./rescued", "--work", "OUTPUT"],
     ("rescue", "kraft"): ["rescue", "INPUT", "--to-kraft", "OUTPUT"],
+    ("space", "page"): ["space", "INPUT", "--html", "OUTPUT"],
     ("salvage", "out"): ["salvage", "INPUT", "--out", "OUTPUT"],
     ("convert", "out"): ["convert", "INPUT", "--to", "v1", "--out", "OUTPUT"],
     ("rebuild-index", "out"): ["rebuild-index", "INPUT", "--out", "OUTPUT"],

@@ -12,6 +12,9 @@ import pytest
 import golden_data
 from cli.command import run
 from engine.log.appended import batch_of
+from magicbyte.engine.records.columns import Record
+from magicbyte.engine.records.encode import Format, encode_records
+from magicbyte.engine.records.layout import TimestampType
 
 CASE = golden_data.log_case("4.3.1/basic-zstd")
 TITLES = (
@@ -43,7 +46,7 @@ def test_the_text_has_each_section_with_shares() -> None:
         assert f"\n{title}\n" in text
     assert "basic-zstd" in text
     assert "100.0%" in text
-    assert "older than the retention:" in text
+    assert "batches whose records are all older" in text
 
 
 def test_without_deep_nothing_is_decoded(tmp_path: Path) -> None:
@@ -111,6 +114,31 @@ def test_a_bad_option_is_refused(arguments: list[str], message: str) -> None:
     result = run("space", CASE.partition_dir(named=True), *arguments)
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_the_page_has_all_sections_and_escapes_keys(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    record = Record(0, 1, TimestampType.CREATE_TIME, b"<script>alert(1)</script>", b"v" * 50)
+    (folder / f"{0:020}.log").write_bytes(encode_records([record], Format.V2))
+    result = run("space", folder, "--deep", "--html", tmp_path / "space.html")
+    assert result.exit_code == 0
+    page = (tmp_path / "space.html").read_text()
+    for title in ("topics", "formats and codecs", "heaviest keys, by bytes of their records"):
+        assert f"<h2>{title}</h2>" in page
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    assert "http" not in page
+
+
+def test_a_page_does_not_replace_a_log(tmp_path: Path) -> None:
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    log = folder / f"{0:020}.log"
+    log.write_bytes(batch_of(0, 1))
+    result = run("space", folder, "--html", log)
+    assert result.exit_code == 2
+    assert log.read_bytes() == batch_of(0, 1)
 
 
 def test_a_terminal_without_blocks_gets_bars_of_number_signs() -> None:

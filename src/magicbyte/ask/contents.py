@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ import numpy as np
 from msgspec import Struct
 
 from magicbyte.ask.heavy import HeavyItem, HeavyItems
+from magicbyte.engine.compiled.kernel import worth_compiling
+from magicbyte.engine.log.cleaning.offset_map import OffsetMap
 from magicbyte.engine.records.columns import BytesColumn
 from magicbyte.engine.records.digest import hash_cells
 
@@ -22,6 +25,9 @@ Json = dict[str, Any]
 _KEY, _PREFIX, _HEADER = 11, 12, 13  # seeds of hashes
 _LONGEST_LABEL = 256  # bytes of a key that are kept to show it
 _TOPIC_MIXER = 0x9E3779B97F4A7C15
+_MOST_OFFSETS = 64 << 20
+_MAP_BYTES, _LOAD_FACTOR = 128 << 20, 0.9  # Kafka's defaults for its cleaner
+_UINT32_MAX = (1 << 32) - 1
 
 
 class Label(Struct, frozen=True):
@@ -33,7 +39,11 @@ class Label(Struct, frozen=True):
 
 
 class TopicContents(Struct):
-    """Records of a topic. Bytes are those of keys, values and headers, before compression."""
+    """Records of a topic. Bytes are those of keys, values and headers, before compression.
+
+    Overwritten: a later record in the log has the same key. `is_overwritten_partial`: there are more, because a
+    partition has too many keys or offsets to compare all.
+    """
 
     records: int = 0
     bytes: int = 0
@@ -42,6 +52,9 @@ class TopicContents(Struct):
     header_bytes: int = 0
     tombstones: int = 0
     keyless: int = 0
+    overwritten_records: int = 0
+    overwritten_bytes: int = 0
+    is_overwritten_partial: bool = False
 
     def to_json(self) -> Json:
         """Return the topic as in `Contents.to_json`."""
@@ -53,6 +66,9 @@ class TopicContents(Struct):
             "headerBytes": self.header_bytes,
             "tombstones": self.tombstones,
             "withoutKey": self.keyless,
+            "overwrittenRecords": self.overwritten_records,
+            "overwrittenBytes": self.overwritten_bytes,
+            "overwrittenPartial": self.is_overwritten_partial,
         }
 
 
@@ -65,10 +81,11 @@ class Contents:
         self._delimiters = np.frombuffer(delimiters, np.uint8)
         self._topic_seeds: dict[str, int] = {}
 
-    def of_partition(self, topic: str) -> PartitionContents:
-        """Return what takes the records of a partition of `topic`."""
+    def of_partition(self, topic: str, begin: int, end: int | None, log_bytes: int) -> PartitionContents:
+        """Return what takes the records of a partition of `topic`: offsets from `begin` to below `end` (None: any)."""
         seed = self._topic_seeds.setdefault(topic, (len(self._topic_seeds) + 1) * _TOPIC_MIXER & 0xFFFFFFFFFFFFFFFF)
-        return PartitionContents(self, topic, np.uint64(seed), self.topics.setdefault(topic, TopicContents()))
+        sums = self.topics.setdefault(topic, TopicContents())
+        return PartitionContents(self, topic, np.uint64(seed), sums, Overwritten(begin, end, log_bytes))
 
     def prefixes_of(self, keys: BytesColumn) -> tuple[BytesColumn, Array]:
         """Return the prefixes of keys that have one, up to the first delimiter, and their rows."""
@@ -92,13 +109,58 @@ class Contents:
         }
 
 
+class Overwritten:
+    """Finds the records of a partition whose key comes again, as compaction does.
+
+    Memory: 4 bytes and 2 bits for each offset, up to 64 million of them, and the offset map of compaction.
+    """
+
+    def __init__(self, begin: int, end: int | None, log_bytes: int) -> None:
+        expected = _MOST_OFFSETS + 1 if end is None else max(end - begin, 0)
+        count = min(expected, _MOST_OFFSETS)
+        self.is_partial = count < expected
+        self._begin, self._end = begin, begin + count
+        self._sizes = np.zeros(count, np.uint32)
+        self._offsets = OffsetMap(
+            begin,
+            self._end,
+            dedupe_bytes=_MAP_BYTES,
+            load_factor=_LOAD_FACTOR,
+            secret=secrets.token_bytes(16),
+            compiled=worth_compiling(log_bytes),
+        )
+
+    def add(self, columns: RecordColumns, sizes: Array) -> None:
+        """Add records that follow the previous ones. `sizes`: (n,) int64, of the records in bytes."""
+        offset = np.asarray(columns.offset, np.int64)
+        inside = np.flatnonzero((offset >= self._begin) & (offset < self._end))
+        if not len(inside):
+            return
+        self._sizes[offset[inside] - self._begin] = np.minimum(sizes[inside], _UINT32_MAX)
+        if not self._offsets.put(columns.slice(int(inside[0]), int(inside[-1]) + 1)):
+            self.is_partial, self._end = True, self._offsets.latest + 1
+
+    def result(self) -> tuple[int, int]:
+        """Return the number of overwritten records and their bytes."""
+        marks = np.flatnonzero(self._offsets.superseded(self._begin, self._begin + len(self._sizes)))
+        return len(marks), int(self._sizes[marks].sum(dtype=np.int64))
+
+
 class PartitionContents(Struct, frozen=True):
-    """Adds the records of one partition."""
+    """Adds the records of one partition, in order; then `finish`."""
 
     whole: Contents
     topic: str
     seed: Any
     sums: TopicContents
+    overwritten: Overwritten
+
+    def finish(self) -> None:
+        """Add what is known only at the end of the partition."""
+        records, size = self.overwritten.result()
+        self.sums.overwritten_records += records
+        self.sums.overwritten_bytes += size
+        self.sums.is_overwritten_partial |= self.overwritten.is_partial
 
     def add(self, columns: RecordColumns) -> None:
         """Add records that were decoded with keys, values and headers. Raises CorruptRecordError."""
@@ -119,6 +181,7 @@ class PartitionContents(Struct, frozen=True):
         sums.header_bytes += int(header_sizes.sum())
         sums.tombstones += int(np.count_nonzero((value_length < 0) & (key_length >= 0)))
         sums.keyless += int(np.count_nonzero(key_length < 0))
+        self.overwritten.add(columns, sizes)
         self.whole.keys.add(hash_cells(keys, _KEY) ^ self.seed, sizes, self._labels(keys))
         prefixes, rows = self.whole.prefixes_of(keys)
         self.whole.prefixes.add(hash_cells(prefixes, _PREFIX) ^ self.seed, sizes[rows], self._labels(prefixes))

@@ -218,12 +218,16 @@ class Space:
                 on_damage(error)
 
         kernel.expect(max(self._expected_bytes, measured.log_bytes))
-        of_partition = contents.of_partition(measured.topic)
+        log = measured.partition
+        begin = log.segments[0].base_offset if log.segments else 0
+        end = measured.tally.next_offset if measured.tally.batches else begin
+        of_partition = contents.of_partition(measured.topic, begin, end, log.size)
         for columns in read_records(
             SegmentReader(measured.partition, dialect), EVERYTHING, DecodeOptions(limit=options.limit),
             threads=options.threads, on_damage=damaged, progress=progress,
         ):  # fmt: skip
             of_partition.add(columns)
+        of_partition.finish()
 
     # ---- the report
 
