@@ -113,8 +113,12 @@ async def share_fetch(
     if message.share_session_epoch == CLOSING:
         broker.shared_partitions.release(*key, session.partitions)
     elif not message.is_renew_ack and message.max_records > 0:
-        await _fetch(broker, request, session, state, may_read)
-    return _fetched(broker, request, state, lock_ms)
+        limited = broker.runtime.quotas.limited_share_fetch(request)
+        if limited is not None:
+            await _fetch(broker, limited, session, state, may_read)
+    response = _fetched(broker, request, state, lock_ms)
+    broker.runtime.quotas.record_share_fetch(request, response)
+    return response
 
 
 def _fault(broker: BrokerParts, message: Any) -> ErrorCode:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from magicbyte.engine.ports import Clock
     from magicbyte.engine.protocol import Message
     from magicbyte.engine.protocol.messages.fetch import FetchRequest, PartitionData
+    from magicbyte.engine.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
     from magicbyte.engine.protocol.outcomes import Collect
     from magicbyte.server.serving.request import ClientConnection, Request
     from magicbyte.server.serving.routes import Route
@@ -169,6 +170,31 @@ class BrokerQuotas:
         if not self.is_limiting or request.message.replica_id >= 0:
             return None
         return self.limits_of(request).get(QuotaType.FETCH)
+
+    def limited_share_fetch(self, request: Request[ShareFetchRequest]) -> Request[ShareFetchRequest] | None:
+        """Return a ShareFetch limited to what its client may get at once; None if its quota is used up.
+
+        Unlike a Fetch it is held back before the read: what is acquired for a response that is not sent would be
+        missing until its lock ends.
+        """
+        limit = self.limits_of(request).get(QuotaType.FETCH) if self.is_limiting else None
+        if limit is None:
+            return request
+        now_ms, meter = self._clock.monotonic_ms(), self.meters[QuotaType.FETCH]
+        if wait_ms := meter.record(limit.used_by, 0, limit.limit, now_ms):
+            request.connection.throttled_until_ms = now_ms + wait_ms
+            return None
+        most = min(int(max(meter.most_at_once(limit.limit), 0)), request.message.max_bytes)
+        return replace(request, message=replace(request.message, max_bytes=most))
+
+    def record_share_fetch(self, request: Request[ShareFetchRequest], response: ShareFetchResponse) -> None:
+        """Record the bytes of a response. If they are more than the quota, the client waits after it."""
+        limit = self.limits_of(request).get(QuotaType.FETCH) if self.is_limiting else None
+        if limit is None:
+            return
+        now_ms, size = self._clock.monotonic_ms(), SIZE_BYTES + response.size(request.version)
+        if wait_ms := self.meters[QuotaType.FETCH].record(limit.used_by, size, limit.limit, now_ms):
+            request.connection.throttled_until_ms = now_ms + wait_ms
 
     def mutations_of(self, request: Request[Any], *, strict_from: int = INT_MAX) -> MutationQuota:
         """Return the quota for a request that creates or deletes partitions.
