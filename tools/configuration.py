@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from magicbyte.server.settings.config import REFUSED, SETTINGS
+from magicbyte.server.settings.group_settings import GROUP_SETTINGS
 from magicbyte.server.settings.listener_settings import OF_LISTENERS
 from magicbyte.server.settings.settings import INT_MAX, LONG_MAX, Setting, UpdateMode
 from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
@@ -68,6 +69,15 @@ life: the value cannot be set or removed later. As `inter.broker.protocol.versio
 Settings of one topic. A topic without a setting of its own uses the broker's setting in the fourth column.
 
 """
+GROUPS = """
+## Groups
+
+Settings of one group, for `kafka-configs --entity-type groups` and requests with resource type 32. They act from the
+next heartbeat of each member on. The group need not exist. A group without a setting of its own uses the first broker
+setting in the fourth column, the others bound its values. Which settings there are depends on `as.version`: none
+before 4.0. Those of share and streams groups are stored and described, but have no effect.
+
+"""
 BROKER = """
 ## The broker
 
@@ -106,6 +116,11 @@ def page() -> str:
         topics.append(
             f"| {_name(name)} | {_valid(each.setting)} | {_default(each.setting)} | {shown} | {each.setting.doc} |"
         )
+    groups = ["| name | values | default | broker settings | description |", "|---|---|---|---|---|"]
+    for name, own in sorted(GROUP_SETTINGS.items()):
+        shown = ", ".join(f"`{other.name}`" for other in (own.broker, own.least, own.most) if other) or "none"
+        valid, default = _valid(own.setting), _default(own.setting)
+        groups.append(f"| {_name(name)} | {valid} | {default} | {shown} | {own.setting.doc} |")
     broker = ["| name | values | default | changes | description |", "|---|---|---|---|---|"]
     for name, setting in sorted(SETTINGS.items()):
         changes = "start" if setting.update is UpdateMode.READ_ONLY else "any time"
@@ -113,7 +128,7 @@ def page() -> str:
             f"| {_name(name)} | {_valid(setting)} | {_default(setting)} | {changes} | {_doc(name, setting)} |"
         )
     security = SECURITY.format(names=", ".join(f"`{name}`" for name in sorted(OF_LISTENERS)))
-    tables = ("\n".join(topics), BROKER + "\n".join(broker))
+    tables = ("\n".join(topics), GROUPS + "\n".join(groups), BROKER + "\n".join(broker))
     return HEAD.format(refused=refused) + "\n".join(tables) + "\n" + security + TAIL
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from interop import jvm
 from interop.consumer_group_steps import conversation
+from interop.group_settings_steps import settings_conversation
 from interop.test_admin_tools import Tools
 from magicbyte.testing import Broker
 from server.broker.test_consumer_groups import fill
@@ -29,6 +30,25 @@ def test_a_real_broker_and_ours_answer_and_store_the_same(tmp_path: Path) -> Non
         ours = conversation(broker.bootstrap_servers)
     with jvm.broker(REAL, tmp_path, *map("=".join, SETTINGS.items())) as real:
         assert ours == conversation(real["bootstrap"])
+
+
+@pytest.mark.parametrize(("real", "release"), [(REAL, RELEASE), ("4.4.0", "4.4")])
+def test_settings_of_groups_are_as_those_of_a_real_broker(real: str, release: str, tmp_path: Path) -> None:
+    with Broker({"as.version": release}) as broker:
+        ours = settings_conversation(broker.bootstrap_servers)
+    with jvm.broker(real, tmp_path) as kafka:
+        assert ours == settings_conversation(kafka["bootstrap"])
+
+
+def test_kafkas_tool_changes_and_describes_settings_of_groups() -> None:
+    with Broker({"as.version": RELEASE}) as broker:
+        tools, group = Tools(REAL, broker.bootstrap_servers), ("--entity-type", "groups", "--entity-name", "g")
+        tools.run("ConfigCommand", "--alter", *group, "--add-config", "consumer.session.timeout.ms=50000")
+        shown = tools.run("ConfigCommand", "--describe", *group)
+        assert "consumer.session.timeout.ms=50000" in shown
+        assert "g" in tools.run("ConfigCommand", "--describe", "--entity-type", "groups")
+        tools.run("ConfigCommand", "--alter", *group, "--delete-config", "consumer.session.timeout.ms")
+        assert "50000" not in tools.run("ConfigCommand", "--describe", *group)
 
 
 def test_a_java_consumer_reads_in_a_group_and_kafkas_tools_describe_reset_and_delete_it() -> None:

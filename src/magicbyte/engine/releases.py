@@ -192,6 +192,11 @@ class Release(Struct, frozen=True):
         return self.number >= (4, 4)
 
     @property
+    def group_settings(self) -> frozenset[str]:
+        """The settings that groups may have of their own."""
+        return frozenset(name for name, first in FIRST_WITH_GROUP_SETTING.items() if self.number >= first)
+
+    @property
     def names_missing_groups(self) -> bool:
         """Whether OffsetCommit 9 by a member of an unknown group gets GROUP_ID_NOT_FOUND, not ILLEGAL_GENERATION."""
         return self.number >= (4, 0)
@@ -318,6 +323,20 @@ LAST_WITH_NAMES: Final = (3, 0)
 
 FIRST_WITH_ENTITY_PATHS: Final = (0, 10, 1)
 """The first release that reads notifications of changed settings of version 2. Older ones do not start with one."""
+FIRST_WITH_GROUP_SETTING: Final[Mapping[str, tuple[int, ...]]] = {
+    "consumer.session.timeout.ms": (4, 0), "consumer.heartbeat.interval.ms": (4, 0),
+    "consumer.assignment.interval.ms": (4, 3), "consumer.assignor.offload.enable": (4, 4),
+    "share.session.timeout.ms": (4, 0), "share.heartbeat.interval.ms": (4, 0), "share.record.lock.duration.ms": (4, 0),
+    "share.auto.offset.reset": (4, 0), "share.isolation.level": (4, 1), "share.assignment.interval.ms": (4, 3),
+    "share.delivery.count.limit": (4, 3), "share.partition.max.record.locks": (4, 3),
+    "share.renew.acknowledge.enable": (4, 3), "share.assignor.offload.enable": (4, 4),
+    "errors.deadletterqueue.topic.name": (4, 4), "errors.deadletterqueue.copy.record.enable": (4, 4),
+    "streams.session.timeout.ms": (4, 1), "streams.heartbeat.interval.ms": (4, 1),
+    "streams.num.standby.replicas": (4, 1), "streams.initial.rebalance.delay.ms": (4, 3),
+    "streams.assignment.interval.ms": (4, 3), "streams.assignor.offload.enable": (4, 4),
+    "streams.assignor.name": (4, 4), "streams.rack.aware.assignment.tags": (4, 4),
+}  # fmt: skip
+"""By setting of groups: the first release that has it."""
 FIRST_WITH_SETTINGS: Final[Mapping[str, tuple[int, ...]]] = {
     "topics": (0, 9), "clients": (0, 9), "clients/<default>": (0, 10, 1), "users": (0, 10, 1), "brokers": (0, 10, 1),
     "brokers/<default>": (1, 1), "ips": (2, 8),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import Final
 
 from hypothesis import strategies as st
@@ -136,10 +137,17 @@ def _state(draw: st.DrawFn, image: ClusterImage) -> ClusterChange:
     return of.PartitionStateChanged(key, KnownState(state, version + 1))
 
 
+_OWNERS: Final[Mapping[EntityKind, list[str | None]]] = {  # client metrics are in metadata logs only
+    EntityKind.TOPIC: ["orders", "a.b"],
+    EntityKind.BROKER: ["1", None],
+    EntityKind.GROUP: ["g", "a/b ~é", "..", "<default>"],
+}
+
+
 @st.composite
 def _settings(draw: st.DrawFn, _image: ClusterImage) -> ClusterChange:
-    kind = draw(st.sampled_from([EntityKind.TOPIC, EntityKind.BROKER]))  # others are in metadata logs only
-    name = draw(st.sampled_from(["orders", "a.b"] if kind is EntityKind.TOPIC else ["1", None]))
+    kind = draw(st.sampled_from(list(_OWNERS)))
+    name = draw(st.sampled_from(_OWNERS[kind]))
     return of.SettingsChanged(ConfigEntity(kind, name), draw(st.none() | TEXTS))
 
 

@@ -156,7 +156,13 @@ def test_a_group_without_members_is_empty_and_one_that_was_deleted_is_not_there(
     world.load(partition, loaded(batch(0, [(key, value)])))
     group = world.group()
     assert (group.generation, group.protocol_type, group.state_since_ms) == (4, "consumer", START)
-    other = Coordinator(world.config, token=str, has_partition=lambda _topic, _partition: True, topics=world.topics)
+    other = Coordinator(
+        world.config,
+        token=str,
+        has_partition=lambda _topic, _partition: True,
+        topics=world.topics,
+        consumer_config=lambda _group: world.config.consumer,
+    )
     found = loaded(batch(0, [(key, value)]), batch(1, [(key, None)]))
     other.loaded(partition, other.begin_loading(partition, 0), found, world.now)
     assert other.groups == {}

@@ -14,6 +14,7 @@ from magicbyte.engine.coordination.partitioning import partition_for
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.group import Group
 from magicbyte.engine.groups.config import GroupConfig
+from magicbyte.engine.groups.consumer.config import ConsumerConfig
 from magicbyte.engine.groups.consumer.topics import GroupTopic
 from magicbyte.engine.groups.coordinator import Coordinator
 from magicbyte.engine.groups.effects import DeleteStates, Effect, InitializeStates
@@ -136,6 +137,7 @@ class World:
         self.effects: list[Effect] = []
         self.append_code = ErrorCode.NONE
         self.topics = KnownTopics(TOPICS)
+        self.own_settings: dict[str, ConsumerConfig] = {}
         self.may_describe: Callable[[str], bool] | None = None
         self._names = itertools.count()
         self.start()
@@ -147,6 +149,7 @@ class World:
             token=lambda: f"id{next(self._names)}",
             has_partition=lambda topic, partition: 0 <= partition < TOPICS.get(topic, 0),
             topics=self.topics,
+            consumer_config=lambda group: self.own_settings.get(group, self.config.consumer),
         )
         for partition in range(self.config.offsets_partitions):
             self.load(partition)

@@ -282,9 +282,10 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
             resources=[
                 configs.DescribeConfigsResource(resource_type=2, resource_name="t"),
                 configs.DescribeConfigsResource(resource_type=4, resource_name="0"),
+                configs.DescribeConfigsResource(resource_type=32, resource_name="g"),
             ]
         ),
-        {NO_TOPIC, NO_CLUSTER},
+        {NO_TOPIC, NO_CLUSTER, NO_GROUP},
     ),
     (
         alter.AlterConfigsRequest(
@@ -297,9 +298,12 @@ REFUSED: list[tuple[Message, set[ErrorCode]]] = [
     ),
     (
         increment.IncrementalAlterConfigsRequest(
-            resources=[increment.AlterConfigsResource(resource_type=2, resource_name="t")]
+            resources=[
+                increment.AlterConfigsResource(resource_type=2, resource_name="t"),
+                increment.AlterConfigsResource(resource_type=32, resource_name="g"),
+            ]
         ),
-        {NO_TOPIC},
+        {NO_TOPIC, NO_GROUP},
     ),
     (quotas.DescribeClientQuotasRequest(components=[]), {NO_CLUSTER}),
     (

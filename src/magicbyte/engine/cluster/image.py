@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
@@ -98,6 +98,7 @@ class DamagedSection(enum.Enum):
     STATE = "the state of a partition, as TOPIC-PARTITION"
     TOPIC_SETTINGS = "the settings of a topic"
     BROKER_SETTINGS = "the settings of a broker"
+    GROUP_SETTINGS = "the settings of a group"
     CLIENT = "quotas and credentials of a user, client or address"
     CREDENTIAL = "the credential of a user for a mechanism, as MECHANISM USER"
     ACLS = "the ACLs of a resource, by the path of its node"
@@ -111,16 +112,20 @@ class DamagedPart(NamedTuple):
     name: str
 
 
+_SECTIONS: Final = {
+    EntityKind.TOPIC: DamagedSection.TOPIC_SETTINGS,
+    EntityKind.GROUP: DamagedSection.GROUP_SETTINGS,
+}
+
+
 def credential_part(user: str, mechanism: str) -> DamagedPart:
     """Return the part that is damaged if a user's credential cannot be read."""
     return DamagedPart(DamagedSection.CREDENTIAL, f"{mechanism} {user}")
 
 
 def settings_part(entity: ConfigEntity) -> DamagedPart:
-    """Return the part that is damaged if the settings of a topic or broker cannot be read; "" for all brokers."""
-    is_topic = entity.kind is EntityKind.TOPIC
-    section = DamagedSection.TOPIC_SETTINGS if is_topic else DamagedSection.BROKER_SETTINGS
-    return DamagedPart(section, entity.name or "")
+    """Return the part that is damaged if the settings of an entity cannot be read; "" for all brokers."""
+    return DamagedPart(_SECTIONS.get(entity.kind, DamagedSection.BROKER_SETTINGS), entity.name or "")
 
 
 def users_with_damage(damage: Iterable[DamagedPart]) -> set[str]:

@@ -14,6 +14,7 @@ from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.groups.classic.group import Group, GroupDeadline
 from magicbyte.engine.groups.classic.usage import Usage
 from magicbyte.engine.groups.config import GroupConfig
+from magicbyte.engine.groups.consumer.config import ConsumerConfig
 from magicbyte.engine.groups.consumer.group import ConsumerGroup
 from magicbyte.engine.groups.consumer.records import encode
 from magicbyte.engine.groups.consumer.topics import GroupTopics
@@ -33,7 +34,7 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
     `groups` has those of the classic protocol and the offsets of all, `consumers` the members of consumer groups,
     `shares` share groups. Under the name of a consumer group `groups` has offsets alone, if anything. `token` returns a
     unique text for member ids. `has_partition` tells whether a topic has a partition: offsets of others are refused.
-    `topics` are those of the cluster.
+    `topics` are those of the cluster. `consumer_config` returns the settings of a consumer group, with its own ones.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
         token: Callable[[], str],
         has_partition: Callable[[str, int], bool],
         topics: GroupTopics,
+        consumer_config: Callable[[str], ConsumerConfig],
     ) -> None:
         super().__init__(config.offsets_partitions)
         self.config = config
@@ -51,6 +53,7 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
         self.has_partition = has_partition
         self.usage = Usage()
         self.topics, self.token = topics, token
+        self.consumer_config = consumer_config
         self.consumers: dict[str, ConsumerGroup] = {}
         # by group with a pending append: the requests and deadlines that wait for it
         self.waiting: dict[str, list[WaitingHeartbeat | Expiry]] = {}

@@ -43,6 +43,7 @@ from magicbyte.engine.protocol.messages.list_config_resources import (
 from magicbyte.server.serving import loggers
 from magicbyte.server.serving.authorization import (
     CLUSTER_REFUSED,
+    GROUP_REFUSED,
     TOPIC_REFUSED,
     AuthorizedCaller,
     Rights,
@@ -52,6 +53,7 @@ from magicbyte.server.serving.authorization import (
 )
 from magicbyte.server.serving.request import Request
 from magicbyte.server.serving.routes import FEW, MANY, MIB, ONE_NAME, Route
+from magicbyte.server.settings.group_settings import check_group_settings
 from magicbyte.server.stores import configs
 from magicbyte.server.stores.configs import ConfigChange, ConfigSource, Described, Synonym
 
@@ -114,11 +116,25 @@ def _described(broker: BrokerParts, resource: DescribeConfigsResource) -> list[D
     if resource.resource_type == TOPIC:
         check_topic_name(name)
         return configs.describe_topic(broker.topics.known(name), broker.runtime.config)
+    if _has_groups(broker) and resource.resource_type == GROUP:
+        own = broker.cluster_store.image.settings.get(_group(name), {})
+        return configs.describe_group(own, broker.runtime.offer.group_settings, broker.runtime.config)
     if resource.resource_type == BROKER and name == _ALL_BROKERS:
         return configs.describe_all_brokers(broker.runtime.config)
     _check_broker(broker, resource.resource_type, name)
     is_broker = resource.resource_type == BROKER
     return configs.describe_broker(broker.runtime.config) if is_broker else configs.describe_loggers()
+
+
+def _has_groups(broker: BrokerParts) -> bool:
+    return bool(broker.runtime.offer.group_settings)
+
+
+def _group(name: str) -> ConfigEntity:
+    """Return a group with settings. Raises InvalidRequestError for an empty name."""
+    if not name:
+        raise InvalidRequestError("expected the name of a group: groups have no settings in common")
+    return ConfigEntity(EntityKind.GROUP, name)
 
 
 def _check_broker(broker: BrokerParts, kind: int, name: str) -> None:
@@ -147,7 +163,7 @@ def _config_row(described: Described, request: Request[DescribeConfigsRequest]) 
 
 
 async def alter_configs(broker: BrokerParts, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
-    """Replace all own settings of topics and brokers."""
+    """Replace all own settings of topics, brokers and groups."""
     responses = []
     async for resource in request.turns.over(request.message.resources, _STEPS):
         wanted = {one.name: one.value for one in resource.configs}
@@ -177,7 +193,7 @@ def _whole(wanted: Mapping[str, str | None]) -> Rewrite:
 async def incremental_alter_configs(
     broker: BrokerParts, request: Request[IncrementalAlterConfigsRequest]
 ) -> IncrementalAlterConfigsResponse:
-    """Change some settings of topics and brokers."""
+    """Change some settings of topics, brokers and groups."""
     responses = []
     async for resource in request.turns.over(request.message.resources, _STEPS):
         changes = [ConfigChange(one.name, one.config_operation, one.value) for one in resource.configs]
@@ -210,19 +226,34 @@ async def _alter(broker: BrokerParts, kind: int, name: str, rewrite: Rewrite, va
             name, lambda topic: rewrite(topic.configs, topic.config.settings), validate_only=validate_only
         )
         return
-    if not (kind == BROKER and name == _ALL_BROKERS):
-        _check_broker(broker, kind, name)
-    if kind == BROKER_LOGGER:
-        raise InvalidRequestError("AlterConfigs cannot change the levels of loggers: use IncrementalAlterConfigs")
-    entity = ConfigEntity(EntityKind.BROKER, None if name == _ALL_BROKERS else name)
+    if kind == GROUP and _has_groups(broker):
+        decide = _of_group(broker, _group(name), rewrite)
+    else:
+        if not (kind == BROKER and name == _ALL_BROKERS):
+            _check_broker(broker, kind, name)
+        if kind == BROKER_LOGGER:
+            raise InvalidRequestError("AlterConfigs cannot change the levels of loggers: use IncrementalAlterConfigs")
+        entity = ConfigEntity(EntityKind.BROKER, None if name == _ALL_BROKERS else name)
 
-    def decide(_image: ClusterImage) -> list[ProposedChange]:
-        return [SettingsChanged(entity, _of_brokers(broker, rewrite, for_all=entity.name is None))]
+        def decide(_image: ClusterImage) -> list[ProposedChange]:
+            return [SettingsChanged(entity, _of_brokers(broker, rewrite, for_all=entity.name is None))]
 
     if validate_only:
         decide(broker.cluster_store.image)
     else:
         await store.change(broker.cluster_store, decide)
+
+
+def _of_group(broker: BrokerParts, entity: ConfigEntity, rewrite: Rewrite) -> store.Decision:
+    """Return the decision about the settings of a group, which need not exist."""
+
+    def decide(image: ClusterImage) -> list[ProposedChange]:
+        before = image.settings.get(entity, {})
+        after = rewrite(before, before)
+        check_group_settings(after, broker.runtime.offer.group_settings, broker.runtime.config)
+        return [] if after == before else [SettingsChanged(entity, after or None)]
+
+    return decide
 
 
 def _of_brokers(broker: BrokerParts, rewrite: Rewrite, *, for_all: bool) -> dict[str, str]:
@@ -256,6 +287,8 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Rights:
                 code = TOPIC_REFUSED if not caller.has(operation, ResourceType.TOPIC, resource.resource_name) else code
             elif resource.resource_type in (BROKER, BROKER_LOGGER):
                 code = CLUSTER_REFUSED if not caller.has(operation, ResourceType.CLUSTER) else code
+            elif resource.resource_type == GROUP:
+                code = GROUP_REFUSED if not caller.has(operation, ResourceType.GROUP, resource.resource_name) else code
             if code:
                 refused.append(
                     row(error_code=code, resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -267,16 +300,18 @@ def _of_configs(operation: AclOperation, listed: str, row: type[Any]) -> Rights:
         answered: Message = response
         return answered
 
-    answer.__doc__ = f"{name_of(operation)} on the topic (29) or, for settings of brokers, on the cluster (31)."
+    answer.__doc__ = (
+        f"{name_of(operation)} on the topic (29), the group (30) or, for settings of brokers, on the cluster (31)."
+    )
     return answer
 
 
 async def list_config_resources(
     broker: BrokerParts, request: Request[ListConfigResourcesRequest]
 ) -> ListConfigResourcesResponse:
-    """Return the resources of some types that can have settings, of all types if none is named.
+    """Return the resources of some types that can have settings, of all types if none is named; groups that have some.
 
-    Version 0 is about subscriptions to client metrics only. Like groups with settings of their own, there are none.
+    Version 0 is about subscriptions to client metrics only, and there are none.
     """
     types = set(request.message.resource_types) or {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
     if not types <= {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}:
@@ -287,6 +322,11 @@ async def list_config_resources(
             if kind in types:
                 ids = broker.cluster_view.broker_ids()
                 resources += [ConfigResource(resource_name=str(each), resource_type=kind) for each in ids]
+        if GROUP in types:
+            settings = broker.cluster_store.image.settings
+            async for entity in request.turns.over(list(settings)):
+                if entity.kind is EntityKind.GROUP and entity.name is not None:
+                    resources.append(ConfigResource(resource_name=entity.name, resource_type=GROUP))
         if TOPIC in types:
             async for name in request.turns.over(broker.topics.names()):
                 resources.append(ConfigResource(resource_name=name, resource_type=TOPIC))

@@ -9,9 +9,13 @@ import asyncio
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
+from magicbyte.engine.cluster.image import ConfigEntity, EntityKind
 from magicbyte.engine.codecs import Codec
+from magicbyte.engine.errors import InvalidConfigError
 from magicbyte.engine.groups.config import GroupConfig, StoredVersions
 from magicbyte.engine.groups.consumer.config import ConsumerConfig
 from magicbyte.engine.groups.consumer.topics import GroupTopic
@@ -34,10 +38,11 @@ from magicbyte.server.coordinating.coordinating import (
     own_topic,
     read_log,
 )
+from magicbyte.server.settings.group_settings import CONSUMER_HEARTBEAT, CONSUMER_INTERVAL, CONSUMER_SESSION, int_of
 
 if TYPE_CHECKING:
     from magicbyte.engine.cluster.brokers import RegisteredBroker
-    from magicbyte.engine.cluster.image import ClusterImage, TopicImage
+    from magicbyte.engine.cluster.image import ClusterImage, Settings, TopicImage
     from magicbyte.engine.coordination.effects import Marker
     from magicbyte.engine.errors import ErrorCode
     from magicbyte.engine.groups.share.records import TopicStates
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
     from magicbyte.server.stores.topics import Topics
 
 log = logger(__name__)
+_MOST_GROUPS: Final = 10_000  # whose settings are kept as computed
 
 
 class Groups(Coordinating[Coordinator]):
@@ -67,11 +73,13 @@ class Groups(Coordinating[Coordinator]):
             codec=Codec(config.offsets_topic_compression_codec),
             is_joined=False,  # batches of transactions are verified individually
         )
+        group_config = _config(config, runtime.offer)
         coordinator = Coordinator(
-            _config(config, runtime.offer),
+            group_config,
             token=lambda: str(runtime.new_uuid()),
             has_partition=partial(has_partition, services.topics),
             topics=TopicsOfGroups(services.topics),
+            consumer_config=_SettingsOfGroups(services.topics, config, group_config.consumer),
         )
         self._share_states = share_states
         super().__init__(services, kind, coordinator, {InitializeStates: self._initialize, DeleteStates: self._delete})
@@ -122,6 +130,38 @@ class Groups(Coordinating[Coordinator]):
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.perform(end_transaction(self.coordinator, answer, partition, marker))
         return answer
+
+
+class _SettingsOfGroups:
+    """The settings of consumer groups, computed again when a group gets others."""
+
+    def __init__(self, topics: Topics, config: BrokerConfig, consumer: ConsumerConfig) -> None:
+        self._topics, self._config, self._consumer = topics, config, consumer
+        self._found: dict[str, tuple[Settings, ConsumerConfig]] = {}  # of groups with their own settings
+
+    def __call__(self, group_id: str) -> ConsumerConfig:
+        own = self._topics.image.settings.get(ConfigEntity(EntityKind.GROUP, group_id))
+        if not own:
+            self._found.pop(group_id, None)
+            return self._consumer
+        known = self._found.get(group_id)
+        if known is None or known[0] is not own:
+            if len(self._found) >= _MOST_GROUPS:
+                self._found.clear()
+            known = self._found[group_id] = own, self._with(group_id, own)
+        return known[1]
+
+    def _with(self, group_id: str, own: Settings) -> ConsumerConfig:
+        try:
+            return replace(
+                self._consumer,
+                session_timeout_ms=int_of(own, CONSUMER_SESSION, self._config),
+                heartbeat_interval_ms=int_of(own, CONSUMER_HEARTBEAT, self._config),
+                assignment_interval_ms=int_of(own, CONSUMER_INTERVAL, self._config),
+            )
+        except InvalidConfigError as error:
+            log.warning("settings of group %s are ignored: %s", group_id, error)
+            return self._consumer
 
 
 class TopicsOfGroups:

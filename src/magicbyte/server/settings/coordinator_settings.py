@@ -48,6 +48,48 @@ class CoordinatorSettings:
         least=0,
         kind=_INT,
     )
+    group_consumer_min_session_timeout_ms = integer(
+        "group.consumer.min.session.timeout.ms",
+        45_000,
+        "The least session timeout that a consumer group may have as its own setting.",
+        least=1,
+        kind=_INT,
+    )
+    group_consumer_max_session_timeout_ms = integer(
+        "group.consumer.max.session.timeout.ms",
+        60_000,
+        "The largest session timeout that a consumer group may have as its own setting.",
+        least=1,
+        kind=_INT,
+    )
+    group_consumer_min_heartbeat_interval_ms = integer(
+        "group.consumer.min.heartbeat.interval.ms",
+        5_000,
+        "The least interval of heartbeats that a consumer group may have as its own setting.",
+        least=1,
+        kind=_INT,
+    )
+    group_consumer_max_heartbeat_interval_ms = integer(
+        "group.consumer.max.heartbeat.interval.ms",
+        15_000,
+        "The largest interval of heartbeats that a consumer group may have as its own setting.",
+        least=1,
+        kind=_INT,
+    )
+    group_consumer_min_assignment_interval_ms = integer(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "The least time between two assignments that a consumer group may have as its own setting.",
+        least=0,
+        kind=_INT,
+    )
+    group_consumer_max_assignment_interval_ms = integer(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "The largest time between two assignments that a consumer group may have as its own setting.",
+        least=0,
+        kind=_INT,
+    )
     group_consumer_max_size = integer(
         "group.consumer.max.size", INT_MAX, "The maximum number of members in a consumer group.", least=1, kind=_INT
     )

@@ -70,8 +70,6 @@ _NAMES: Final[Mapping[tuple[SettingType, UpdateMode, int | None], str]] = {
     ),
     (SettingType.INT, UpdateMode.READ_ONLY, 1): (
         "alter.log.dirs.replication.quota.window.num alter.log.dirs.replication.quota.window.size.seconds "
-        "group.consumer.max.heartbeat.interval.ms group.consumer.max.session.timeout.ms "
-        "group.consumer.min.heartbeat.interval.ms group.consumer.min.session.timeout.ms "
         "group.coordinator.threads "
         "group.share.max.heartbeat.interval.ms group.share.max.session.timeout.ms "
         "group.share.min.heartbeat.interval.ms group.share.min.session.timeout.ms "

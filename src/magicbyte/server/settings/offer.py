@@ -16,7 +16,13 @@ from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.first_versions import FIRST_OF_PROTOCOL_2
 from magicbyte.engine.protocol.messages.api_versions import ApiVersionsResponse
 from magicbyte.engine.records.encode import KAFKA_FORMATS, Format
-from magicbyte.engine.releases import FIRST_WITH_FEATURES, LINES, Release, inter_broker_versions
+from magicbyte.engine.releases import (
+    FIRST_WITH_FEATURES,
+    FIRST_WITH_GROUP_SETTING,
+    LINES,
+    Release,
+    inter_broker_versions,
+)
 from magicbyte.server.settings.served import SERVED
 from magicbyte.server.settings.versions import versions_response
 
@@ -34,7 +40,7 @@ class Offer(Struct, frozen=True):
 
     `newest_format` and `protocol` (`inter.broker.protocol.version`) determine the stored forms. `tells_range`,
     `reads_any_version`, `ignores_unknown`, `holds_throttled`, `transaction_version`, `group_version`, `share_version`,
-    `keeps_share_counts`, `keeps_assignment_epochs`, `closes_empty_groups`, `names_missing_groups`,
+    `keeps_share_counts`, `group_settings`, `keeps_assignment_epochs`, `closes_empty_groups`, `names_missing_groups`,
     `verifies_partitions` and `takes_prefixed_nonce` are those of `Release`. `has_features`: whether the cluster has
     finalized features, if only an empty set (KIP-584).
     """
@@ -54,6 +60,7 @@ class Offer(Struct, frozen=True):
     keeps_assignment_epochs: bool = True
     closes_empty_groups: bool = True
     names_missing_groups: bool = False
+    group_settings: frozenset[str] = frozenset()
     verifies_partitions: bool = True
     takes_prefixed_nonce: bool = True
     has_features: bool = True
@@ -74,16 +81,18 @@ class Offer(Struct, frozen=True):
         groups. Without `as.version` the others may be brokers of 2.8, which cannot read the records of such groups.
         """
         if protocol >= FIRST_WITH_FEATURES:
-            return self if self.transaction_version else replace(self, group_version=0, share_version=0)
+            return self if self.transaction_version else _without_consumer_groups(self)
         return replace(
-            self,
+            _without_consumer_groups(self),
             answered=_without_protocol_2(self.answered),
             listed=_without_protocol_2(self.listed),
             transaction_version=0,
-            group_version=0,
-            share_version=0,
             has_features=False,
         )
+
+
+def _without_consumer_groups(offer: Offer) -> Offer:
+    return replace(offer, group_version=0, share_version=0, group_settings=frozenset())
 
 
 def _without_protocol_2(versions: Mapping[int, range]) -> dict[int, range]:
@@ -95,7 +104,9 @@ def _without_protocol_2(versions: Mapping[int, range]) -> dict[int, range]:
 
 def _own() -> Offer:
     versions = _without_protocol_2({key: served.versions for key, served in SERVED.items()})
-    return Offer(versions, versions, group_version=1, share_version=1)
+    return Offer(
+        versions, versions, group_version=1, share_version=1, group_settings=frozenset(FIRST_WITH_GROUP_SETTING)
+    )
 
 
 OWN: Final = _own()
@@ -139,6 +150,7 @@ def offer_of(name: str) -> Offer:
         keeps_assignment_epochs=release.keeps_assignment_epochs,
         closes_empty_groups=release.closes_empty_groups,
         names_missing_groups=release.names_missing_groups,
+        group_settings=release.group_settings,
         verifies_partitions=release.verifies_partitions,
         takes_prefixed_nonce=release.takes_prefixed_nonce,
         has_features=release.number >= FIRST_WITH_FEATURES,

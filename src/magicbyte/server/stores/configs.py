@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from magicbyte.engine.errors import InvalidConfigError, InvalidRequestError
 from magicbyte.server.serving import loggers
 from magicbyte.server.settings.config import SETTINGS, BrokerConfig
+from magicbyte.server.settings.group_settings import GROUP_SETTINGS
 from magicbyte.server.settings.kafka_settings import is_only_per_listener, of_one_listener, other_setting
 from magicbyte.server.settings.settings import Setting, SettingType, UpdateMode, text
 from magicbyte.server.settings.topic_config import TOPIC_SETTINGS
@@ -53,6 +54,7 @@ class ConfigSource(enum.IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    GROUP = 8
 
 
 class ConfigOperation(enum.IntEnum):
@@ -160,6 +162,21 @@ def describe_loggers() -> list[Described]:
     ]
 
 
+def describe_group(own: Mapping[str, str], known: frozenset[str], config: BrokerConfig) -> list[Described]:
+    """Return the settings of a group, by name; `known` are the names that the release has."""
+    found = []
+    for name, each in sorted(GROUP_SETTINGS.items()):
+        if name not in known or (each.is_hidden and name not in own):
+            continue
+        synonyms = [Synonym(name, own[name], ConfigSource.GROUP)] if name in own else []
+        broker = each.setting if each.broker is None else each.broker
+        source = ConfigSource.STATIC_BROKER if broker.name in config.static else ConfigSource.DEFAULT
+        synonyms.append(Synonym(broker.name, each.default(config), source))
+        value, source = synonyms[0].value, synonyms[0].source
+        found.append(Described(name, value, source, False, False, each.setting, tuple(synonyms)))
+    return found
+
+
 def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]:
     """Return the sources of a broker's setting, as Kafka lists them: none before the setting's own first value.
 
@@ -180,7 +197,7 @@ def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]
 def changed(
     own: Mapping[str, str], current: Mapping[str, str | None], changes: Iterable[ConfigChange]
 ) -> dict[str, str]:
-    """Return the own settings of a topic or broker after `changes`; `current` are those in force.
+    """Return the own settings of a topic, broker or group after `changes`; `current` are those in force.
 
     Names and values are not validated beyond that. Raises InvalidRequestError, InvalidConfigError.
     """
@@ -204,7 +221,8 @@ def changed(
 
 
 def _list_changed(name: str, before: str, operation: int, value: str) -> str:
-    setting = TOPIC_SETTINGS[name].setting if name in TOPIC_SETTINGS else broker_setting(name)
+    owned = TOPIC_SETTINGS.get(name) or GROUP_SETTINGS.get(name)
+    setting = broker_setting(name) if owned is None else owned.setting
     if setting.kind is not SettingType.LIST:
         raise InvalidConfigError(f"{name}: expected a list to append to or subtract from")
     words = _words(before)

@@ -11,7 +11,7 @@ RANGE: Final = "range"
 
 
 class ConsumerConfig(Struct, frozen=True, kw_only=True):
-    """The settings `group.consumer.*`, with Kafka's names and defaults. Times in ms.
+    """The settings `group.consumer.*`, with Kafka's names and defaults. Times in ms. Groups may have their own.
 
     `is_enabled`: whether the feature `group.version` has a level; otherwise requests are refused. Of releases:
     `keeps_assignment_epochs`: whether records hold the epochs at which members got partitions, a new group begins at

@@ -220,7 +220,7 @@ def _pattern_refusal(text: str) -> Refusal | None:
 
 def extend_session(table: GroupTable, group_id: str, member_id: str, now: Moment) -> None:
     """Restart the session timeout of a member."""
-    timeout = table.config.consumer.session_timeout_ms
+    timeout = table.consumer_config(group_id).session_timeout_ms
     table.deadlines.set(GroupDeadline(group_id, SESSION, member_id), now.monotonic_ms + timeout)
 
 
@@ -377,7 +377,7 @@ class _Staying:
         now: Moment,
     ) -> None:
         self.table, self.group, self.request, self.now = table, group, request, now
-        self.caller, self.config = caller, table.config.consumer
+        self.caller, self.config = caller, table.consumer_config(group.group_id)
         self.member_id = request.member_id or table.token()
         self.replaced: str | None = None  # the member id of a static member that returns
         self.changes: list[GroupRecord] = []

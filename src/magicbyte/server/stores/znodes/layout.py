@@ -12,12 +12,14 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, unquote
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from magicbyte.engine.cluster.brokers import BrokerEndpoint, Registration
 from magicbyte.engine.cluster.changes import PRODUCER_ID_BLOCK
+from magicbyte.engine.cluster.image import ConfigEntity, EntityKind
 from magicbyte.engine.errors import MetadataError
 from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.protocol.fields import id_text
@@ -48,6 +50,8 @@ CONSUMERS: Final = "/consumers"
 DEFAULT_ENTITY: Final = "<default>"
 OURS: Final = "/magicbyte"
 """The root of nodes that only our brokers use: they are not transferred."""
+GROUP_CHANGES: Final = f"{OURS}/group_changes"
+"""The notifications of changed settings of groups: brokers of Kafka with ZooKeeper stop at one in `CONFIG_CHANGES`."""
 SCRAM_DECOYS: Final = f"{OURS}/scram-decoys"
 """The secret from which the salts of unknown SCRAM users are derived."""
 
@@ -64,6 +68,7 @@ ALWAYS_THERE: Final = (
     "/brokers/seqid",
     ISR_CHANGES,
     LOG_DIRECTORY_EVENTS,
+    GROUP_CHANGES,
 )
 """Nodes that a broker creates at its start if they are missing."""
 
@@ -98,8 +103,25 @@ def state_path(topic: str, partition: int) -> str:
 
 
 def config_path(kind: str, name: str) -> str:
-    """Return the path of the settings of a topic (`topics`) or broker (`brokers`); `<default>` is for all brokers."""
+    """Return the path of the settings of a topic (`topics`), broker (`brokers`) or group; `<default>`: all brokers."""
     return f"{CONFIG}/{kind}/{name}"
+
+
+def settings_place(entity: ConfigEntity) -> tuple[str, str]:
+    """Return kind and name of the node of an entity's settings. The name of a group may be any text."""
+    if entity.name is None:
+        return entity.kind.value, DEFAULT_ENTITY
+    if entity.kind is not EntityKind.GROUP:
+        return entity.kind.value, entity.name
+    name = quote(entity.name, safe="").replace("~", "%7E")
+    return entity.kind.value, name.replace(".", "%2E") if name in (".", "..") else name
+
+
+def settings_entity(kind: EntityKind, name: str) -> ConfigEntity:
+    """Return the entity whose settings are in a node of a kind and name."""
+    if name == DEFAULT_ENTITY:
+        return ConfigEntity(kind, None)
+    return ConfigEntity(kind, unquote(name) if kind is EntityKind.GROUP else name)
 
 
 def consumer_offset_path(group: str, topic: str, partition: int) -> str:

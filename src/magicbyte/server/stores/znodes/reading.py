@@ -47,10 +47,13 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_KINDS: Final = {kind: f"{layout.CONFIG}/{kind.value}" for kind in (EntityKind.TOPIC, EntityKind.BROKER)}
+_KINDS: Final = {
+    kind: f"{layout.CONFIG}/{kind.value}" for kind in (EntityKind.TOPIC, EntityKind.BROKER, EntityKind.GROUP)
+}
 _OF_SETTINGS: Final = (
     DamagedSection.TOPIC_SETTINGS,
     DamagedSection.BROKER_SETTINGS,
+    DamagedSection.GROUP_SETTINGS,
     DamagedSection.CLIENT,
     DamagedSection.CREDENTIAL,
 )
@@ -170,7 +173,11 @@ def reread(store: MetadataStore, image: ClusterImage, parts: Parts) -> TreeReadi
 
 def _reread_settings(nodes: _Nodes, image: ClusterImage, places: Sequence[tuple[str, str]]) -> ClusterImage:
     entities = [(_KIND_NAMES[kind], name) for kind, name in places]
-    owners, found, parts = [_entity(*each) for each in entities], _settings_at(nodes, entities), _parts(entities)
+    owners, found, parts = (
+        [layout.settings_entity(*each) for each in entities],
+        _settings_at(nodes, entities),
+        _parts(entities),
+    )
     if all(image.settings.get(each) == found.get(each) for each in owners) and _is_same_damage(nodes, image, parts):
         return image
     settings, damage = dict(image.settings), dict(image.damage)
@@ -409,15 +416,11 @@ def _settings(nodes: _Nodes) -> dict[ConfigEntity, Settings]:
 def _settings_at(nodes: _Nodes, entities: Sequence[tuple[EntityKind, str]]) -> dict[ConfigEntity, Settings]:
     paths = [layout.config_path(kind.value, name) for kind, name in entities]
     found = zip(entities, _texts(nodes, paths, _parts(entities)), strict=True)
-    return {_entity(kind, name): own for (kind, name), own in found if own is not None}
-
-
-def _entity(kind: EntityKind, name: str) -> ConfigEntity:
-    return ConfigEntity(kind, None if name == layout.DEFAULT_ENTITY else name)
+    return {layout.settings_entity(kind, name): own for (kind, name), own in found if own is not None}
 
 
 def _parts(entities: Iterable[tuple[EntityKind, str]]) -> list[DamagedPart]:
-    return [settings_part(_entity(*each)) for each in entities]
+    return [settings_part(layout.settings_entity(*each)) for each in entities]
 
 
 def _texts(nodes: _Nodes, paths: Sequence[str], parts: Iterable[DamagedPart]) -> list[dict[str, str] | None]:

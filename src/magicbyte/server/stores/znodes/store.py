@@ -88,6 +88,7 @@ _REPORTED_BY_READERS: Final = (
     DamagedSection.TOPIC_SETTINGS,
     DamagedSection.BROKER_SETTINGS,
 )
+_NOTED: Final = (layout.CONFIG_CHANGES, layout.GROUP_CHANGES)
 
 
 class _News(NamedTuple):
@@ -154,7 +155,8 @@ class TreeStore:
         self._turn = asyncio.Lock()
         self._subscribers: list[Subscriber] = []
         self._image = ClusterImage()
-        self._notes = set[str]()  # of changed settings, as far as they are in the image
+        # by the node above them: the notifications of changed settings, as far as they are in the image
+        self._notes: dict[str, set[str]] = {}
         self._settings = FollowedPart("settings", self._read_noted, spawn)
         self._acls = FollowedPart("ACLs", self._read_acls, spawn)
         self._follows_acls = False
@@ -171,10 +173,13 @@ class TreeStore:
 
     async def start(self) -> None:
         """Read the tree, and follow changes of settings from now on. Raises NetworkError, MetadataError."""
-        names = await self._watching().children(layout.CONFIG_CHANGES, self._settings.changed)
+        notes = {parent: set(await self._watch_notes(parent)) for parent in _NOTED}
         async with self._turn:
             self._publish(await self._reading.run(self._news, self._read_all))
-            self._notes = set(names)
+            self._notes = notes
+
+    async def _watch_notes(self, parent: str) -> list[str]:
+        return await self._watching().children(parent, self._settings.changed)
 
     def _news(self, read: Callable[[ClusterImage], ClusterImage]) -> _News:
         """Read an image; compare it with the one of now here, in a thread, as it may be large."""
@@ -213,8 +218,10 @@ class TreeStore:
     async def _read_noted(self) -> None:
         """Read the settings of which there are new notifications. A later reading has those of a failed one."""
         store = self._watching()
-        names = await store.children(layout.CONFIG_CHANGES, self._settings.changed)
-        paths = [f"{layout.CONFIG_CHANGES}/{name}" for name in names if name not in self._notes]
+        notes = {parent: await self._watch_notes(parent) for parent in _NOTED}
+        paths = [
+            f"{parent}/{name}" for parent, names in notes.items() for name in names if name not in self._notes[parent]
+        ]
         places = dict[tuple[str, str], None]()
         for path, node in zip(paths, await store.get_many(paths) if paths else [], strict=True):
             try:
@@ -223,7 +230,7 @@ class TreeStore:
             except MetadataError as error:
                 log.warning("a change of settings is ignored: %s", error)
         await self.reread(list(places))
-        self._notes = set(names)
+        self._notes = {parent: set(names) for parent, names in notes.items()}
 
     def readable(self, settings: Mapping[str, str]) -> dict[str, str]:
         """Return a topic's settings as all brokers of the cluster read them. Raises ProtocolTooOldError."""
@@ -393,7 +400,7 @@ def _place(change: ProposedChange) -> tuple[str, str]:
     """Return kind and name of the node that a change is written into."""
     match change:
         case SettingsChanged(entity=entity):
-            return entity.kind.value, layout.DEFAULT_ENTITY if entity.name is None else entity.name
+            return layout.settings_place(entity)
         case QuotasChanged(entity=entity):
             return clients.place_of(entity)
         case ConnectionRateChanged(address=address):

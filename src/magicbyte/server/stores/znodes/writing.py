@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 _NOTES_KEPT_MS: Final = 15 * 60_000
 _MOST_NOTES: Final = 100  # notifications checked when one is written
 _ALWAYS_THERE: Final = frozenset(
-    above for path in layout.ALWAYS_THERE for above in (*paths_above(path), path)
-)  # every broker creates these nodes at its start
+    above for path in layout.ALWAYS_THERE if not path.startswith(layout.OURS) for above in (*paths_above(path), path)
+)  # every broker creates these nodes at its start, one of Kafka too
 
 
 class WritingTerms(Struct, frozen=True):
@@ -237,7 +237,12 @@ class _Writing:
         """Notify brokers of changed settings and ACLs, and delete old notifications."""
         protocol = self.terms.protocol
         entities = [each for each in self._entities if each[0] != EntityKind.TOPIC.value or each[1] not in new_topics]
-        notes = [(layout.CONFIG_CHANGE, config_change(*each, protocol)) for each in entities]
+        notes = [
+            (f"{layout.GROUP_CHANGES}/", layout.dump_config_change(*each))
+            if each[0] == EntityKind.GROUP.value
+            else (layout.CONFIG_CHANGE, config_change(*each, protocol))
+            for each in entities
+        ]
         is_old = not knows_prefixed_acls(protocol)
         notes += [acl_nodes.acl_change(each, is_old=is_old) for each in self._resources]
         for parent in dict.fromkeys(path.rpartition("/")[0] for path, _ in notes):
@@ -310,7 +315,7 @@ def _state(writing: _Writing, change: PartitionStateChanged) -> None:
 
 
 def _settings(writing: _Writing, change: SettingsChanged) -> None:
-    kind, name = change.entity.kind.value, change.entity.name or layout.DEFAULT_ENTITY
+    kind, name = layout.settings_place(change.entity)
     path = layout.config_path(kind, name)
     if change.settings is None:
         writing.remove(path)
