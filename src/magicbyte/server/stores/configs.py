@@ -164,17 +164,17 @@ def describe_loggers() -> list[Described]:
 
 def describe_group(own: Mapping[str, str], known: frozenset[str], config: BrokerConfig) -> list[Described]:
     """Return the settings of a group, by name; `known` are the names that the release has."""
-    found = []
-    for name, each in sorted(GROUP_SETTINGS.items()):
-        if name not in known or (each.is_hidden and name not in own):
+    described = []
+    for name, setting in sorted(GROUP_SETTINGS.items()):
+        if name not in known or (setting.is_hidden and name not in own):
             continue
         synonyms = [Synonym(name, own[name], ConfigSource.GROUP)] if name in own else []
-        broker = each.setting if each.broker is None else each.broker
+        broker = setting.setting if setting.broker is None else setting.broker
         source = ConfigSource.STATIC_BROKER if broker.name in config.static else ConfigSource.DEFAULT
-        synonyms.append(Synonym(broker.name, each.default(config), source))
+        synonyms.append(Synonym(broker.name, setting.default(config), source))
         value, source = synonyms[0].value, synonyms[0].source
-        found.append(Described(name, value, source, False, False, each.setting, tuple(synonyms)))
-    return found
+        described.append(Described(name, value, source, False, False, setting.setting, tuple(synonyms)))
+    return described
 
 
 def _of_broker(setting: Setting[Any], config: BrokerConfig) -> Iterable[Synonym]:
