@@ -135,3 +135,15 @@ def test_a_cluster_below_a_chroot_path_is_found_and_one_of_several_is_named(tmp_
     at = run("metadata", "show", one, "--at", "3")
     assert at.exit_code == 2
     assert "it has no history" in at.stderr
+
+
+def test_logs_without_metadata_are_refused_with_the_command_that_makes_some(served: Path, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    shutil.copytree(served, logs, ignore=shutil.ignore_patterns("*.sqlite*"))
+    for words in (("show", logs), ("export", logs, "--to-kraft", tmp_path / "out"), ("diff", logs, served)):
+        done = run("metadata", *words)
+        assert done.exit_code == 2
+        assert f"only logs of topics: `magicbyte rescue {logs} --to-kraft DIR` makes" in done.stderr
+    assert not (tmp_path / "out").exists()
+    assert run("rescue", logs, "--to-kraft", tmp_path / "out").exit_code == 0
+    assert run("metadata", "check", tmp_path / "out").exit_code == 0

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -18,12 +19,16 @@ from unittest.mock import patch
 
 from engine.log.builders import write_topics
 from engine.log.damaged_directories import NOW, made
+from kraft_data import KraftNode
+from magicbyte.engine.cluster.features import METADATA_VERSION
+from magicbyte.engine.cluster.metadata_batches import QuorumVoter
 from magicbyte.engine.log.files import checkpoints
 from magicbyte.engine.log.files.directory import discover
 from magicbyte.engine.log.files.filesystem import LocalFiles, put_file
 from magicbyte.engine.log.files.outputs import SCRATCH, put_whole, whole_folder
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.engine.records.encode import Format
+from magicbyte.engine.releases import Release
 from magicbyte.testing.disk import SimulatedDisk
 from magicbyte.tools.offline.convert import (
     STATE,
@@ -35,8 +40,15 @@ from magicbyte.tools.offline.convert import (
 )
 from magicbyte.tools.offline.copies import copied_logs, lay_over
 from magicbyte.tools.offline.materialize import materialize
+from magicbyte.tools.offline.metadata_sources import read_metadata
+from magicbyte.tools.offline.quorum_check import check_node
+from magicbyte.tools.offline.quorum_export import ExportOptions, export_to_kraft
+from magicbyte.tools.offline.quorum_format import NodeFormat, format_directory
 from magicbyte.tools.offline.retain import RetentionLimits, held, retain_logs
+from magicbyte.tools.rescue.kraft import KraftTarget
+from magicbyte.tools.rescue.rescue import REMOVED, RescueOptions, rescue_into
 from simulation.ledger import expect
+from tools.rescue.builders import no_steps
 
 RECORDED: dict[str, Callable[[Path], None]] = {}
 SEALS = (checkpoints.CLEAN_SHUTDOWN, STATE)
@@ -98,12 +110,14 @@ class Recorded:
         def rename(source: str | Path, target: str | Path, **named: Any) -> None:
             source, target = Path(source), Path(target)
             what = f"rename to {target.name}"
+            if target.name.endswith(REMOVED):  # it is deleted next
+                return real(source, target, **named)
             self.check(source, what)
             if target.name in SEALS:
                 self.check(target.parent, what)
             elif source.is_dir():
                 self.check(target.parent, what, below=False)
-            real(source, target, **named)
+            return real(source, target, **named)
 
         return rename
 
@@ -202,6 +216,44 @@ def copies_of_a_log_directory(folder: Path) -> None:
     for partition in discover([str(source)]):
         for copy in ("out", "over"):
             expect(_content(folder / copy / partition.name) == _content(Path(partition.path)), f"{copy} is a copy")
+
+
+@recorded
+def directories_of_a_kraft_node(folder: Path) -> None:
+    """One that is formatted, in a folder that is there; one with logs; a repaired and a rescued one."""
+    release, directory = Release.of("4.3"), uuid.UUID(int=1 << 100)
+    source = KraftNode("4.3.1/clean-a", "node").unpacked(folder / "source")
+    out = folder / "out"
+    (out / "formatted").mkdir(parents=True)
+    wanted = NodeFormat(
+        node_id=1,
+        cluster_id=uuid.UUID(int=1 << 90),
+        directory_id=directory,
+        release=release,
+        roles=frozenset({"controller"}),
+        levels={METADATA_VERSION: 30},
+        users={},
+        voters=[QuorumVoter(1, directory, "CONTROLLER", "localhost", 9093)],
+    )
+    described, options = read_metadata(str(source)), ExportOptions(release, logs=source)
+    renamed = list[str]()
+
+    def rename(self: Path, target: Path) -> Path:
+        renamed.append(target.name)
+        os.rename(self, target)  # noqa: PTH104 (which is recorded)
+        return target
+
+    with Recorded(out):  # the working folder of a rescue need not be gone for sure
+        with patch.object(Path, "rename", rename):
+            format_directory(out / "formatted", wanted, NOW)
+        export_to_kraft(described, out / "exported", options, NOW)
+        export_to_kraft(described, out / "repaired", options._replace(repairs=True), NOW)
+        rescue_into(
+            source, out / "rescued", folder / "work", RescueOptions(no_steps, kraft=KraftTarget(1, release, NOW))
+        )
+    expect(renamed[-1] == checkpoints.META_PROPERTIES, "a formatted directory is whole before it has its owner")
+    for name in ("formatted", "exported", "repaired", "rescued"):
+        expect(check_node([str(out / name)]).is_sound, f"the node starts on what is {name}")
 
 
 @recorded

@@ -82,7 +82,7 @@ FIRST = {
     "copies.": ("copies_of_a_log_directory",),
     "filesystem.clone_file": ("copies_of_a_log_directory",),
     "materialize": ("what_a_pipeline_left_in_a_store",),
-    "outputs": ("whole_outputs",),
+    "outputs": ("whole_outputs", "directories_of_a_kraft_node"),
     "retain": ("a_retention",),
     "writer": ("a_log_directory_that_is_written", "a_conversion_and_one_in_parts"),
     "parting": ("parting",),
@@ -106,9 +106,6 @@ FIRST = {
 CANNOT_BE_MISSED = {
     "loading.finish_swaps: files.rename(f'{path}{SWAP}', path) [loop reversed]": (
         "from the last to the first does as well: those that are still called `.swap` have no other log between them"
-    ),
-    "outputs.whole_folder: each.rename(target / each.name) [loop reversed]": (
-        "a folder that was there already gets its files one by one, in no order that anything hangs on"
     ),
     "index_file.IndexFile._used: if size > SMALL_FILE_LIMIT: [taken out]": (
         "it bounds memory: tests/engine/log/test_damaged_directories.py starts with indexes of a tebibyte"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from magicbyte.engine.errors import LogDirectoryError
 from magicbyte.engine.extras import require
 from magicbyte.engine.internal_topics import CLUSTER_METADATA
-from magicbyte.engine.log.files.directory import LOG
+from magicbyte.engine.log.files.directory import LOG, discover
 from magicbyte.engine.log.files.filesystem import is_locked
 from magicbyte.engine.log.live.log_directory import LOCK
 from magicbyte.server.metadata.tree import ROOT
@@ -49,9 +49,21 @@ def read_metadata(given: str, at: int | None = None) -> DescribedCluster:
     has_log = folder.exists() and (any(folder.glob(f"*{LOG}")) or not any(folder.glob("*.checkpoint")))
     if not given.startswith(ZOOKEEPER) and (has_log or not _has_tree(directory)):
         formatted = None if has_log else read_bootstrap(given)
+        if formatted is None and not has_log:
+            _refuse_logs_alone(given)
         return read_quorum(quorum_folder(given), at) if formatted is None else formatted
     _refuse_offset(given, at)
     return _of_zookeeper(given) if given.startswith(ZOOKEEPER) else _of_directory(directory)
+
+
+def _refuse_logs_alone(given: str) -> None:
+    """Raise LogDirectoryError for logs of topics without metadata, with what makes some."""
+    found = discover(given)
+    if found and all(each.topic not in (None, CLUSTER_METADATA) for each in found):
+        raise LogDirectoryError(
+            f"{given}: no metadata log of a KRaft node, only logs of topics: `magicbyte rescue {given} --to-kraft DIR` "
+            "makes a directory with new metadata"
+        )
 
 
 def _refuse_offset(given: str, at: int | None) -> None:

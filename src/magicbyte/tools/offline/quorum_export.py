@@ -38,7 +38,7 @@ from magicbyte.engine.log.files.checkpoints import (
     parse_quorum_state,
 )
 from magicbyte.engine.log.files.directory import LOG, discover, parse_file
-from magicbyte.engine.log.files.filesystem import LocalFiles, file_system, put_file
+from magicbyte.engine.log.files.filesystem import LocalFiles, file_system, make_directory, put_file
 from magicbyte.engine.log.files.left_out import in_use
 from magicbyte.engine.log.files.outputs import refuse_overlap, refuse_used, whole_folder
 from magicbyte.engine.log.files.reader import MAX_OFFSET, read_chunks
@@ -408,7 +408,7 @@ def put_metadata(
         marker = CleanShutdown(0, epoch) if options.release.names_broker_epoch else CleanShutdown(None, None)
         contents[CLEAN_SHUTDOWN] = format_clean_shutdown(marker)
     contents[META_PROPERTIES] = format_meta_properties(owner.node_id, owner.cluster_id, directory_id)
-    (folder / log).mkdir()
+    make_directory(folder / log)
     for file, content in contents.items():
         put_file(LocalFiles(), str(folder / file), content)
     (folder / name).chmod(_READ_ONLY)
