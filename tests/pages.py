@@ -22,7 +22,8 @@ ROOT = Path(__file__).parent.parent
 OFFLINE = (
     "commands/cat.md", "commands/dump.md", "commands/tour.md", "commands/convert.md", "commands/diff.md",
     "commands/rebuild-index.md", "commands/verify.md", "commands/salvage.md",
-    "commands/rescue.md", "commands/retain.md", "commands/space.md", "commands/compact.md", "commands/completion.md",
+    "commands/rescue.md", "commands/retain.md", "commands/space.md", "commands/doctor.md",
+    "commands/compact.md", "commands/completion.md",
     "commands/schema.md",
     "python/api.md", "python/checker.md",
 )  # fmt: skip

@@ -56,7 +56,7 @@ BEFORE = {
     "schema generate": ["magicbyte schema show MetadataRequest > schemas/MetadataRequest.json"],
 }
 """What has to be typed before the examples of a command."""
-STATUS = {"migrate check": {0, 1, 2}, "migrate canary": {0, 1}, "cluster status": {0, 1}}
+STATUS = {"migrate check": {0, 1, 2}, "migrate canary": {0, 1}, "cluster status": {0, 1}, "doctor": {0, 1}}
 """Exit statuses that are verdicts; of all other commands it is 0."""
 COLOR_AND_SIZE = ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
 ADDRESS = re.compile(r"\b(localhost|old|new):9092\b")

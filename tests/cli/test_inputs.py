@@ -31,6 +31,7 @@ LINES: dict[str, list[str]] = {
     "tour": ["LOGS"],
     "inventory": ["LOGS", "LOGS --deep", "SEGMENT", "file://LOGS"],
     "space": ["LOGS", "LOGS --deep --json", "SEGMENT --html OUT/space.html"],
+    "doctor": ["LOGS", "DAMAGED", "LOGS --json"],
     "cat": ["LOGS", "DAMAGED --on-damage skip --format jsonl", "PARTITION --format csv -o OUT/records.csv"],
     "dump": ["SEGMENT", "SEGMENT --deep", "SEGMENT --anatomy --at 0", "--files SEGMENT --verify-index-only"],
     "verify": ["LOGS", "LOGS --deep", "LOGS --quick"],

@@ -16,6 +16,7 @@ OFFLINE = {
     "compact": ["compact WHOLE --topic crash-flip --drop-unkeyed --out NEW --json"],
     "convert": ["convert LOGS/kafka-0.8.2.2 --to v2 --out NEW --json"],
     "diff": ["diff WHOLE DAMAGED --on-damage skip --json"],
+    "doctor": ["doctor LOGS DAMAGED --json"],
     "inventory": ["inventory LOGS --deep --json"],
     "retain": ["retain WHOLE --out NEW --older-than 1d --json"],
     "rescue": ["rescue DAMAGED --to NEW --json"],

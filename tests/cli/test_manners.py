@@ -75,7 +75,7 @@ def test_a_password_in_a_url_is_hidden(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "cat {}", "inventory {}", "space {}", "verify {}", "dump {}", "diff {} {}", "salvage {} --out out",
+        "cat {}", "inventory {}", "space {}", "doctor {}", "verify {}", "dump {}", "diff {} {}", "salvage {} --out out",
         "convert {} --to v2 --out out", "rebuild-index {}",
         "rescue {} --to out/", "compact {} --dry-run", "retain {} --bytes 1 --dry-run",
         "migrate check --metrics {}", "topics list -b {}", "mirror --from {} --to a:1 --topics x", "schema diff {} x",
@@ -105,6 +105,8 @@ OF_STORES = {
     "rebuild-index in words": "{}",
     "salvage": "{} --out out --format json",
     "salvage in words": "{} --out out",
+    "doctor": "{} --format json",
+    "doctor in words": "{}",
     "space": "{} --format json",
     "space in words": "{}",
     "verify": "{} --format json",

@@ -59,7 +59,7 @@ WITHOUT_INPUTS = {
 """Log directories that are written because they are named; the input is a cluster."""
 INPUTS = {
     *((name, "paths") for name in ("tour", "inventory", "cat", "verify", "salvage", "convert", "rebuild-index")),
-    *((name, "paths") for name in ("compact", "retain", "space", "schema check")),
+    *((name, "paths") for name in ("compact", "retain", "space", "doctor", "schema check")),
     ("metadata format", "password_file"), ("metadata export", "source"), ("metadata export", "logs"),
     ("dump", "segments"), ("dump", "files"), ("diff", "a"), ("diff", "b"), ("plan", "directories"),
     ("schema generate", "directory"), ("schema advise", "message"), ("schema advise", "samples_path"),
@@ -79,7 +79,7 @@ INPUTS = {
 }  # fmt: skip
 NO_PLACES = {
     "addresses", "all_groups", "as_", "as_version", "before_offset", "bootstrap", "brokers", "decoder", "dedupe_buffer",
-    "delimiters",
+    "delimiters", "min_bytes",
     "delete_retention", "delimiter", "depth", "dialect", "end", "group", "groups", "headers", "http", "ignore",
     "index_interval", "jars", "kafka", "key", "key_decoder_class", "listen", "master", "max_batch_bytes",
     "max_message_bytes", "max_unpacked", "memory", "min_lag", "name", "names", "offsets", "pages", "places", "prefix",

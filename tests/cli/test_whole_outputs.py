@@ -349,7 +349,7 @@ def test_a_closed_stdout_is_nothing_to_a_command_that_writes_a_file(logs: Path, 
 
 
 PATHS = {
-    "inventory": [], "space": [], "cat": [], "dump": [], "verify": [], "salvage": ["--out", "new"],
+    "inventory": [], "space": [], "doctor": [], "cat": [], "dump": [], "verify": [], "salvage": ["--out", "new"],
     "convert": ["--to", "v1", "--out", "new"], "rebuild-index": [], "compact": ["--in-place"],
     "retain": ["--bytes", "0", "--in-place"],
     "diff": ["LOG"], "tour": ["inventory"],

@@ -1,1 +1,1 @@
-"""Answers about logs: what fills a disk."""
+"""Answers about logs: what fills a disk, and what is wrong with a directory."""

@@ -72,12 +72,16 @@ class HeldBack(Struct, frozen=True):
 
 
 class PartitionSpace(Struct):
-    """What one partition folder holds. `log_bytes`: of its `.log` files; `beside`: of other files, by kind."""
+    """What one partition folder holds. `log_bytes`: of its `.log` files; `beside`: of other files, by kind.
+
+    `entries`: of its logs; `past_retention`: those of them whose records are all older than the retention.
+    """
 
     partition: PartitionDirectory
     tally: Tally
     why_left_out: str | None
     beside: dict[str, FileAmount]
+    entries: Amount
     past_retention: Amount
     held_back: list[HeldBack]
     damage: list[CorruptRecordError]
@@ -144,7 +148,9 @@ class Space:
         """
         options = self.options
         counter = EntryCounter(options.dialect or partition.dialect, deep=False)
-        result = PartitionSpace(partition, counter.tally, why_left_out(partition), _beside(partition), Amount(), [], [])
+        result = PartitionSpace(
+            partition, counter.tally, why_left_out(partition), _beside(partition), Amount(), Amount(), [], []
+        )
 
         def damaged(error: CorruptRecordError) -> None:
             result.damage.append(error)
@@ -165,6 +171,7 @@ class Space:
                 done = block.end
             progress(segment.log.size - done)
             self._age(newest).add(amount)
+            result.entries.add(amount)
         counter.finish()
         result.held_back = [
             HeldBack(each, self._bytes_from(partition, counter.dialect, each.first_offset))

@@ -41,6 +41,7 @@ GROUPS = {
         "cat": "Print records, or write them as Arrow, Parquet, CSV.",
         "dump": "Print batches, indexes and snapshots, byte by byte.",
         "verify": "Check logs for damage, and advise how to repair it.",
+        "doctor": "Say what is wrong with logs, and what to do.",
         "salvage": "Write every whole batch of damaged logs into new ones.",
         "rescue": "Restore an old backup into a cluster or a directory.",
         "convert": "Convert logs to another format or codec.",
