@@ -168,6 +168,16 @@ def test_a_condition_beside_the_logs_is_named(name: str, tmp_path: Path) -> None
     assert expected in [each[:2] for each in kinds(tmp_path)]
 
 
+def test_many_absent_partitions_of_a_directory_are_one_diagnosis(tmp_path: Path) -> None:
+    sound(tmp_path)
+    finished(tmp_path)
+    absent = {TopicPartition("gone", number): 9 for number in range(40)}
+    (tmp_path / checkpoints.HIGH_WATERMARK).write_bytes(format_offset_checkpoint({ORDERS: 10, **absent}))
+    (only,) = diagnoses(tmp_path)
+    assert (only.severity, only.kind, only.where) == (ERROR, "missing", str(tmp_path))
+    assert only.evidence.startswith("40 of them, such as gone-0, gone-1, ")
+
+
 def test_a_sound_directory_has_no_diagnosis(tmp_path: Path) -> None:
     sound(tmp_path)
     finished(tmp_path)

@@ -27,6 +27,7 @@ from magicbyte.tools.offline.inventory import CompanionCheck
 
 if TYPE_CHECKING:
     from magicbyte.engine.log.files.directory import FoundLogs, PartitionDirectory
+    from magicbyte.engine.log.files.missing import Missing
     from magicbyte.engine.records.layout import Dialect
 
 Json = dict[str, Any]
@@ -35,6 +36,7 @@ _HOUR_MS: Final = 3_600_000
 _DIRTY_RATIO: Final = 0.5  # Kafka's default of min.cleanable.dirty.ratio
 _SKEW: Final = 4  # times the median of a topic's partitions
 _SMALL_BATCHES, _HEADER_SHARE = 1000, 0.2
+_NAMED: Final = 3  # of many
 _RANK: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}
 
 
@@ -103,15 +105,22 @@ def examine(
 
 def _of_gaps(logs: FoundLogs, options: DoctorOptions) -> Iterator[Diagnosis]:
     gaps = gaps_of(logs, options.topics)
+    alike: dict[tuple[str, Severity, str], list[Missing]] = {}
     for missing in gaps.missing:
-        evidence = f"expected {missing.expected}, found {missing.found}"
+        key = missing.path.rpartition("/")[0], of_missing(missing).severity, missing.what
+        alike.setdefault(key, []).append(missing)
+    for (folder_path, severity, _), group in alike.items():
+        first = group[0]
+        evidence = f"expected {first.expected}, found {first.found}"
+        evidence = evidence if first.evidence is None else f"{evidence}; {first.evidence}"
+        names = ", ".join(each.path.rpartition("/")[2] for each in group[:_NAMED])
         yield Diagnosis(
-            of_missing(missing).severity,
+            severity,
             "missing",
-            missing.path,
-            f"{missing.what} is missing: {missing.cause}",
-            evidence if missing.evidence is None else f"{evidence}; {missing.evidence}",
-            COPY if missing.may_have_records else NOTHING,
+            first.path if len(group) == 1 else folder_path,
+            f"{first.what} is missing: {first.cause}",
+            evidence if len(group) == 1 else f"{len(group)} of them, such as {names}; of the first: {evidence}",
+            COPY if first.may_have_records else NOTHING,
         )
     for folder in gaps.left_out:
         if folder.partition.state.value == "current":
