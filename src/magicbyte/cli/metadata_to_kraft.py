@@ -93,9 +93,13 @@ def repair_to(path: str, out: Path, node_id: int | None, cluster_id: str | None)
     level = source.image.features.get(METADATA_VERSION)
     if level is None:
         raise LogDirectoryError(f"{path}: nothing before the damage says a level of {METADATA_VERSION}: no node starts")
+    try:
+        release = max(release_of_level(level), Release.of("3.9"), key=lambda each: each.number)
+    except ValueError as error:
+        raise LogDirectoryError(f"{path}: {error}: a later release of Kafka wrote it") from error
     has_logs = Path(path).name != f"{CLUSTER_METADATA}-0"
     options = ExportOptions(
-        release=max(release_of_level(level), Release.of("3.9"), key=lambda each: each.number),
+        release=release,
         node_id=node_id,
         cluster_id=chosen,
         logs=Path(path) if has_logs else None,

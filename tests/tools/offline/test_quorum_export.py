@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.command import run
 from kraft_data import FOLDER, KraftNode, nodes
 from magicbyte.engine.cluster.features import METADATA_VERSION
 from magicbyte.engine.errors import LogDirectoryError
@@ -15,6 +16,8 @@ from magicbyte.engine.log.files.checkpoints import (
     parse_partition_metadata,
     parse_quorum_state,
 )
+from magicbyte.engine.protocol.fields import id_text
+from magicbyte.engine.records.batch import build_batch, single_record
 from magicbyte.engine.releases import Release
 from magicbyte.tools.offline.metadata_sources import read_metadata
 from magicbyte.tools.offline.quorum_check import check_node
@@ -149,3 +152,47 @@ def test_the_leader_epoch_rises_to_that_of_the_log_and_a_missing_topic_id_is_wri
     assert known.state.leader_epoch == 900
     written = (tmp_path / "out/alpha-one-0/partition.metadata").read_bytes()
     assert parse_partition_metadata(written).topic_id == topic.id
+
+
+def test_124_a_missing_directory_id_is_drawn_and_partitions_are_in_it(tmp_path: Path) -> None:
+    source = CLEAN.unpacked(tmp_path / "node")
+    owner = (source / "meta.properties").read_text().splitlines()
+    (source / "meta.properties").write_text("\n".join(each for each in owner if not each.startswith("directory.id")))
+    done = exported(source, tmp_path / "out", LATEST._replace(logs=source))
+    known = parse_meta_properties((tmp_path / "out/meta.properties").read_bytes()).directory_id
+    assert known is not None
+    details = [each.quorum for topic in done.image.topics.values() for each in topic.partitions]
+    assert {id_text(at) for each in details if each is not None for at in each.directories} == {known}
+    assert check_node([str(tmp_path / "out")]).findings == []
+
+
+def leveled(path: Path, level: int) -> Path:
+    """A golden node whose log ends with a level of `metadata.version`."""
+    source = CLEAN.unpacked(path)
+    end, name = read_metadata(str(source)).end, METADATA_VERSION.encode()
+    assert end is not None
+    record = b"\x01\x0c\x00" + bytes([len(name) + 1]) + name + level.to_bytes(2, "big") + b"\0"
+    newest = max((source / FOLDER).glob("*.log"))
+    batch = build_batch(single_record(None, record), base_offset=end, last_offset_delta=0, base_timestamp=0,
+                        max_timestamp=0, record_count=1, partition_leader_epoch=1)  # fmt: skip
+    newest.write_bytes(newest.read_bytes() + batch)
+    return source
+
+
+@pytest.mark.parametrize(("level", "release", "most"), [(99, "4.4", 33), (33, "4.3", 30)])
+def test_134_a_level_above_that_of_the_release_is_refused_and_nothing_is_written(
+    level: int, release: str, most: int, tmp_path: Path
+) -> None:
+    source = leveled(tmp_path / "node", level)
+    before = {path: path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    with pytest.raises(
+        LogDirectoryError, match=f"metadata.version {level}: Kafka {release} has up to {most}, and would"
+    ):
+        exported(source, tmp_path / "out", ExportOptions(Release.of(release)))
+    for words in (["export", source, "--to-kraft", tmp_path / "out", "--release", release],
+                  ["check", source, "--repair", "--out", tmp_path / "out"])[: 2 if level == 99 else 1]:  # fmt: skip
+        done = run("metadata", *words)
+        assert done.exit_code == 2
+        assert f"metadata.version {level}: " in done.stderr
+    assert {path: path.read_bytes() for path in source.rglob("*") if path.is_file()} == before
+    assert [each.name for each in tmp_path.iterdir()] == ["node"]

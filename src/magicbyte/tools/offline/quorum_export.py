@@ -122,7 +122,8 @@ def export_to_kraft(source: DescribedCluster, out: Path, options: ExportOptions,
     """Write the directory; it has its name when it is whole and durable.
 
     Raises LogDirectoryError for what cannot be taken over: a source that cannot be read as a whole, a folder without
-    its record or a record without its folder, a topic id that differs, an `out` that is in use, or an input.
+    its record or a record without its folder, a topic id that differs, a level above that of the release, an `out` that
+    is in use, or an input.
     """
     inputs = [each for each in (_directory(source), options.logs) if each is not None]
     refuse_overlap(out, inputs)
@@ -135,6 +136,7 @@ def export_to_kraft(source: DescribedCluster, out: Path, options: ExportOptions,
         logs = _without_strays(source.image, node_id, logs, left_out)
     image, dropped, directory_id = _image(source, owner, node_id, logs, options)
     left_out += dropped
+    _refuse_level(source, image, options)
     cluster_id = _cluster_id(source, owner, options)
     term = _read(lambda: _last_term(source), options, left_out) or 0
     end, epoch = _end(source, image)
@@ -162,6 +164,14 @@ def _folder(out: Path, logs: Sequence[PartitionDirectory], options: ExportOption
 
 
 # ---- the source
+
+
+def _refuse_level(source: DescribedCluster, image: ClusterImage, options: ExportOptions) -> None:
+    """Raise LogDirectoryError for a level that the release does not have: it would not start."""
+    level, release = image.features[METADATA_VERSION], options.release
+    if level > (most := release.metadata_version or 0):
+        what = f"{METADATA_VERSION} {level}"
+        raise LogDirectoryError(f"{source.path}: {what}: Kafka {release.version} has up to {most}, and would not start")
 
 
 def _directory(source: DescribedCluster) -> Path | None:
