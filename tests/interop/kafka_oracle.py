@@ -65,6 +65,7 @@ BROKER_DEFAULTS = {
 CLASSES = "classes.jsa"
 POLL_SECONDS = 0.05
 FORMATTED = ("meta.properties", "bootstrap.checkpoint")  # what formatting leaves in the log directory of a KRaft node
+METADATA_SNAPSHOT = Path("__cluster_metadata-0", "00000000000000000000-0000000000.checkpoint")  # the same since 4.4
 CHANGE_FORMAT = {"log.dirs", "metadata.log.dir", "inter.broker.protocol.version", "unstable.feature.versions.enable"}
 ZOOKEEPER_SESSION_SECONDS = 30  # Kafka's own default differs between versions; a machine may pause
 
@@ -431,10 +432,8 @@ def format_storage(version, data, broker_id, config, overrides):
         return
     is_usual = not overrides.keys() & CHANGE_FORMAT
     kept = cache_home() / version / f"formatted-{broker_id}"
-    if is_usual and kept.is_dir():
-        data.mkdir(parents=True, exist_ok=True)
-        for file in kept.iterdir():
-            shutil.copy(file, data)
+    if is_usual and ((kept / FORMATTED[1]).exists() or (kept / METADATA_SNAPSHOT).exists()):
+        shutil.copytree(kept, data, dirs_exist_ok=True)
         return
     arguments = ["format", "--ignore-formatted", "--cluster-id", CLUSTER_ID, "--config", str(config)]
     command = tool_command(version, "kafka.tools.StorageTool", arguments)
@@ -442,9 +441,10 @@ def format_storage(version, data, broker_id, config, overrides):
     if is_usual:
         new = kept.with_name(f"{kept.name}.{os.getpid()}")
         new.mkdir()
-        for name in FORMATTED:
+        for name in (*FORMATTED, METADATA_SNAPSHOT):
             if (data / name).exists():
-                shutil.copy(data / name, new)
+                (new / name).parent.mkdir(exist_ok=True)
+                shutil.copy(data / name, new / name)
         try:
             new.rename(kept)
         except OSError:  # another one was faster

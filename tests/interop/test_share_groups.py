@@ -34,16 +34,19 @@ def run(bootstrap: str, name: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_a_real_broker_and_ours_answer_and_store_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("release", "line"), [(REAL, RELEASE), pytest.param("4.4.0", "4.4", marks=pytest.mark.campaign)]
+)
+def test_a_real_broker_and_ours_answer_and_store_the_same(release: str, line: str, tmp_path: Path) -> None:
     settings = {
         "offsets.topic.num.partitions": "1",
         "share.coordinator.state.topic.num.partitions": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
     }
-    with Broker({**settings, "as.version": RELEASE}) as broker:
+    with Broker({**settings, "as.version": line}) as broker:
         ours = conversation(broker.bootstrap_servers)
-    with jvm.broker(REAL, tmp_path, *map("=".join, settings.items())) as real:
+    with jvm.broker(release, tmp_path, *map("=".join, settings.items())) as real:
         assert ours == conversation(real["bootstrap"])
 
 

@@ -160,7 +160,7 @@ def test_the_log_start_archives_available_records() -> None:
     take(shared, (0, 2))
     shared.begin_at(4)
     assert shared.start == 0, "records that are acquired stay"
-    assert take(shared, (3, 5)) == [(4, 5, 1)]
+    assert take(shared, (3, 5)) == [(3, 5, 1)], "R76: a batch in which the log begins, as a whole"
     say(shared, (0, 2, ACCEPT))
     assert shared.start == 4
     shared.begin_at(100)

@@ -129,6 +129,8 @@ class SharePartition:
     def __init__(self, start: int, batches: Iterable[StateBatch], rules: ShareRules) -> None:
         self.start = self.end = start
         self._rules = rules
+        self._told_start = start  # in changes: what `acquire` archives moves it with the next change only
+        self._skipped = self._log_start = -1  # records that were never in flight when the log came to begin after them
         self._runs: list[Run] = []
         self._complete = 0
         self._available: list[int] = []
@@ -190,7 +192,10 @@ class SharePartition:
         if left > 0:
             acquired += self._acquire_new(member, read, wanted._replace(most=left), now_ms)
         self._advance()
-        return [AcquiredRun(each.first, each.last, each.count) for each in acquired]
+        runs = [AcquiredRun(each.first, each.last, each.count) for each in acquired]
+        if runs and runs[0].first == self._log_start:  # as Kafka: a batch in which the log begins is given as a whole
+            runs[0] = runs[0]._replace(first=max(self._skipped, read[0].first))
+        return runs
 
     def _eased(self, run: Run) -> int | None:
         """Return how many records of a run near the delivery limit may be acquired, None for any number."""
@@ -310,7 +315,8 @@ class SharePartition:
                 batches[-1] = last._replace(last=run.last)
             else:
                 batches.append(StateBatch(run.first, run.last, int(state), run.count))
-        return DeliveryChange(self.start, batches, self._complete, runs)
+        complete = self._complete + self.start - self._told_start
+        return DeliveryChange(self._told_start, batches, complete, runs)
 
     def commit(self, change: DeliveryChange) -> None:
         """Apply a change that is stored."""
@@ -323,6 +329,7 @@ class SharePartition:
         for run in change.runs:
             self._merge(run)
         self._advance()
+        self._told_start = self.start
 
     def roll_back(self, change: DeliveryChange) -> None:
         """Undo a change that could not be stored: its records are acquired as before."""
@@ -359,6 +366,7 @@ class SharePartition:
         for run in runs:
             self._merge(run)
         self._advance()
+        self._told_start = self.start
         return change
 
     def begin_at(self, offset: int) -> None:
@@ -366,9 +374,11 @@ class SharePartition:
         if offset <= self.start:
             return
         if offset > self.end:
+            self._skipped, self._log_start = self.end, offset
             self._append(Run(self.end, offset - 1, DeliveryState.ARCHIVED))
         self._archive(self.start, offset - 1)
         self._advance()
+        self._told_start = self.start
 
     # ---- runs
 

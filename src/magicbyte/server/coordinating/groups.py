@@ -248,6 +248,7 @@ def _config(config: BrokerConfig, offer: Offer) -> GroupConfig:
         max_size=config.group_share_max_size,
         initialize_retry_ms=config.group_share_initialize_retry_interval_ms,
         has_assignment_dates=offer.keeps_assignment_epochs,
+        closes_empty=offer.closes_empty_groups,
     )
     return GroupConfig(
         consumer=consumer,

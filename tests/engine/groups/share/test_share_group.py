@@ -215,6 +215,15 @@ def test_a_session_that_ends_removes_the_member() -> None:
     assert not group.targets
 
 
+@pytest.mark.parametrize(("closes_empty", "target"), [(True, 3), (False, 2)])
+def test_the_assignment_of_a_group_that_becomes_empty_reaches_its_last_epoch(closes_empty: bool, target: int) -> None:
+    world = Shares(closes_empty=closes_empty)
+    world.share(0, ["t"])
+    world.share(-1)
+    group = world.coordinator.shares["g"]
+    assert (group.epoch, group.target_epoch) == (3, target)
+
+
 def test_requests_wait_for_the_pending_append_of_their_group() -> None:
     world = Shares(assignment_interval_ms=0)
     world.holds = True

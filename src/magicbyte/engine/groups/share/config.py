@@ -10,6 +10,7 @@ class ShareConfig(Struct, frozen=True, kw_only=True):
 
     `is_enabled`: whether the feature `share.version` has a level; otherwise requests are refused.
     `has_assignment_dates`: whether a new group begins at epoch 1, and assignments are an interval apart (4.3).
+    `closes_empty`: whether the assignment of a group that becomes empty reaches its last epoch (4.4).
     """
 
     is_enabled: bool = True
@@ -19,6 +20,7 @@ class ShareConfig(Struct, frozen=True, kw_only=True):
     max_size: int = 200
     initialize_retry_ms: int = 30_000
     has_assignment_dates: bool = True
+    closes_empty: bool = True
 
     @property
     def first_epoch(self) -> int:

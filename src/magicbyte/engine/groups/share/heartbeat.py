@@ -385,8 +385,11 @@ def _with_initializing(table: GroupTable, group: ShareGroup, topics: Mapping[uui
 def _removal(table: GroupTable, group: ShareGroup, member_id: str) -> list[ShareRecord]:
     """Return the records that remove a member; the others get its partitions in the next epoch."""
     topics = group.names_with(group.subscribers[member_id], None)
-    epoch = GroupEpoch(group.epoch + 1, metadata_hash(table.topics, topics))
-    return [*group.deletion_of_member(member_id), group.record(records.GROUP, epoch)]
+    epoch, changes = group.epoch + 1, group.deletion_of_member(member_id)
+    changes.append(group.record(records.GROUP, GroupEpoch(epoch, metadata_hash(table.topics, topics))))
+    if len(group.subscribers) == 1 and table.config.share.closes_empty:
+        changes.append(group.record(records.TARGET, TargetEpoch(epoch, 0)))
+    return changes
 
 
 def _refused(caller: Caller, refusal: Refusal) -> Reply:
