@@ -52,6 +52,7 @@ ELSEWHERE = {
     "commands/plan.md": "tests/cli/test_plan.py",
     "commands/migrate.md": "tests/cli/test_migrate.py",
     "guides/operators.md": "tests/test_guides.py",
+    "guides/kafka-4.md": "tests/test_guides.py",
     "commands/transactions.md": "tests/cli/test_transactions.py",
     "schema/README.md": "tests/schema/test_tutorial.py",
     "start/install.md": "tests/test_guides.py",

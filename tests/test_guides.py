@@ -1,4 +1,5 @@
-"""The pages that tell a story are followed to the letter, in their order, from an empty folder.
+"""The pages that tell a story are followed to the letter, in their order, from an empty folder, or with the
+folders of `guide_folders.py`.
 
 A block of `sh` is typed line by line. A block of `text` has lines of the output of the block before it. A block of
 `python` is run, or, with a file name behind `python`, written to that file. A broker runs until the page ends.
@@ -16,12 +17,13 @@ from pathlib import Path
 import pytest
 
 from cli.command import run
+from guide_folders import PREPARED
 from ports import free_port
 
 ROOT = Path(__file__).parent.parent
 GUIDES = (
     "start/install.md", "start/ten-minutes.md", "guides/old-logs.md", "guides/client-authors.md",
-    "guides/data-engineers.md", "guides/operators.md", "guides/protocol-designers.md",
+    "guides/data-engineers.md", "guides/operators.md", "guides/protocol-designers.md", "guides/kafka-4.md",
 )  # fmt: skip
 ADDRESS = "127.0.0.1:9092"
 METRICS = "127.0.0.1:9644"
@@ -87,6 +89,8 @@ def follow(text: str) -> None:
 @pytest.mark.parametrize("page", GUIDES)
 def test_a_guide_is_followed_to_the_letter(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    if page in PREPARED:
+        PREPARED[page](tmp_path)
     follow((ROOT / "docs" / page).read_text(encoding="utf-8"))
 
 
