@@ -26,7 +26,7 @@ def test_nothing_acknowledged_is_lost_and_everything_heals(protocol: str, seed: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("protocol", "seed"), [("0.11.0", 3313), ("0.11.0", 3651), ("1.1", 14674)])
+@pytest.mark.parametrize(("protocol", "seed"), [("0.11.0", 3313), ("0.11.0", 3651), ("1.1", 14674), ("1.1", 24610)])
 def test_a_follower_that_missed_elections_heals_although_its_leader_cannot_see_it(protocol: str, seed: int) -> None:
     """It appended records of later epochs to a log that had parted from the leader's below (KIP-320)."""
     history = History(seed, sends=100)

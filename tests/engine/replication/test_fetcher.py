@@ -383,3 +383,34 @@ def test_a_partition_that_is_held_back_is_left_out_until_it_has_caught_up() -> N
     step = fetcher.next(0, lambda _: True)
     assert isinstance(step, Fetch)
     assert [each.partition for each in step.partitions] == [A]
+
+
+@pytest.mark.parametrize("has_failed", [True, False], ids=["failed", "refused"])
+def test_after_an_interruption_the_log_is_compared_with_a_leader_that_may_have_been_elected_again(
+    has_failed: bool,
+) -> None:
+    """Its leader of epoch 2 lost the leadership and has it again in epoch 4, of which this broker knows nothing yet."""
+    fetcher, log = Fetcher(asks_epochs=True, backoff_ms=100), log_of(30, epoch=2, high_watermark=29)
+    fetcher.follow(A, log, 2)
+    asked = AskEpochs((EpochQuestion(A, 2, 2),))
+    fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(2, 30))}, 0)
+    fetch = fetcher.next(0)
+    assert fetch == Fetch((FetchFrom(A, 2, 30, 0, 2),))
+    if has_failed:
+        fetcher.failed(fetch, 0)
+    else:
+        fetcher.fetched(fetch.partitions[0], Answered(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
+    assert fetcher.next(100) == asked
+    assert fetcher.epochs_answered(asked, {A: (ErrorCode.NONE, EpochEnd(2, 29))}, 100) == [Truncate(A, 29)]
+    log.truncate(29)
+    assert fetcher.next(100) == Fetch((FetchFrom(A, 2, 29, 0, 2),))
+
+
+@pytest.mark.parametrize("settings", [{"asks_epochs": False}, {"asks_epochs": True, "compares_epochs": True}])
+def test_after_an_interruption_a_fetch_follows_at_once_if_there_is_nothing_to_ask(settings: dict[str, bool]) -> None:
+    fetcher, log = Fetcher(**settings), log_of(30, epoch=2, high_watermark=30)
+    fetcher.follow(A, log, 2)
+    fetch = fetcher.next(0)
+    assert isinstance(fetch, Fetch)
+    fetcher.failed(fetch, 0)
+    assert fetcher.next(1000) == fetch

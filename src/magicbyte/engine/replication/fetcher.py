@@ -5,7 +5,8 @@ one at a time to each leader, and changes the logs. Source: Kafka's AbstractFetc
 
 Invariants:
 1. Under a new leader a log is compared before records are appended: by its epochs, in OffsetForLeaderEpoch or from
-   Fetch 12 on in the fetch itself. Without epochs it is truncated to its high watermark.
+   Fetch 12 on in the fetch itself. Without epochs it is truncated to its high watermark. After an error or a failed
+   request the leader may be a new one, so its epochs are compared again.
 2. An answer about epochs or records counts only in the leader epoch in which it was asked; records only if the log
    still ends where they begin.
 3. Nothing is fetched between the decision to truncate in `follow` and `was_cut`: a leader takes the offset of a fetch
@@ -314,7 +315,11 @@ class Fetcher:
 
     def failed(self, step: AskEpochs | AskOffsets | Fetch, now_ms: int) -> None:
         """Handle a request that failed."""
-        self._back_off((_partition_of(each) for each in _parts_of(step)), now_ms)
+        keys = [_partition_of(each) for each in _parts_of(step)]
+        self._back_off(keys, now_ms)
+        for key in keys:
+            if (followed := self._followed.get(key)) is not None:
+                self._compare_again(followed)
 
     def epochs_answered(
         self, asked: AskEpochs, answers: Mapping[TopicPartition, tuple[ErrorCode, EpochEnd]], now_ms: int
@@ -446,6 +451,17 @@ class Fetcher:
         else:  # a leader that does not know its role yet learns of it soon
             wait_ms = min(_FIRST_BACKOFF_MS << min(followed.refusals, _MOST_DOUBLINGS), self._backoff_ms)
             followed.not_before_ms, followed.refusals = now_ms + wait_ms, followed.refusals + 1
+            self._compare_again(followed)
+
+    def _compare_again(self, followed: _Followed) -> None:
+        """Ask for the end of the latest epoch before the next fetch.
+
+        Another replica may have led since the last answer, and this leader be elected again, before this broker learns
+        of either. Before Fetch 9 (KIP-320) a leader does not refuse a fetch in an old epoch: it would count records
+        that it does not have as replicated.
+        """
+        if self._asks_epochs and not self._compares_epochs and followed.log.latest_epoch != NO_EPOCH:
+            followed.is_truncating = True
 
     def _back_off(self, keys: Iterable[TopicPartition], now_ms: int) -> None:
         for key in keys:
