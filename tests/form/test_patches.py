@@ -24,6 +24,9 @@ KEPT: dict[str, dict[str, str]] = {
     "simulation/test_migration_histories.py": {"_newest": PLANTED},
     "simulation/test_planted_bugs.py": {"_end_of": PLANTED, "_head_size": PLANTED, "_lower": PLANTED},
     "simulation/test_power_bugs.py": {"_end_before": PLANTED, "_is_durable": PLANTED},
+    "simulation/test_share_histories.py": dict.fromkeys(
+        ("_KINDS", "_advance", "_change", "_fenced", "_is_held", "_put_one", "_released"), PLANTED
+    ),
     "simulation/test_transaction_bugs.py": {"_fence": PLANTED, "_load": PLANTED, "_of": PLANTED, "_outcomes": PLANTED},
     "test_extras.py": {"_loaded": LOADED},
 }
