@@ -1,5 +1,6 @@
 """`magicbyte metadata check --repair`: a directory from what can be read of a damaged one, and what was dropped."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from cli.command import run
 from kraft_data import FOLDER, KraftNode
 from magicbyte.engine.cluster.metadata_fold import records_of
+from magicbyte.engine.log.files.checkpoints import parse_offset_checkpoint
+from magicbyte.engine.ports import TopicPartition
 from magicbyte.engine.records.batch import RecordBatch, build_batch, single_record
 from magicbyte.tools.offline.metadata_sources import read_metadata
 from magicbyte.tools.offline.quorum_check import check_node
@@ -144,3 +147,53 @@ def test_records_after_the_damage_are_not_applied(tmp_path: Path) -> None:
     run("metadata", "check", node, "--repair", "--out", tmp_path / "out")
     after = read_metadata(str(tmp_path / "out"))
     assert (after.end, list(records_of(after.image))) == (damaged.base_offset, list(records_of(before.image)))
+
+
+def in_two(node: Path, second: Path) -> None:
+    """Move a partition into another log directory of the node."""
+    second.mkdir()
+    (node / "alpha-one-0").rename(second / "alpha-one-0")
+    for name in ("meta.properties", "recovery-point-offset-checkpoint", ".kafka_cleanshutdown"):
+        shutil.copy(node / name, second)
+    owner = (second / "meta.properties").read_text()
+    (second / "meta.properties").write_text(re.sub("directory.id=.*", "directory.id=Q65irXao47qar2FXyoLEwA", owner))
+
+
+def test_log_directories_of_one_node_become_one(tmp_path: Path) -> None:
+    node, second, out = CLEAN.unpacked(tmp_path / "a"), tmp_path / "b", tmp_path / "out"
+    before = {name: data for name, data in CLEAN.files().items() if name.endswith(".log") and FOLDER not in name}
+    in_two(node, second)
+    (second / "alpha-one-0/partition.metadata").unlink()
+    done = run("metadata", "check", second, node, "--repair", "--out", out)
+    assert done.exit_code == 0, done.stderr
+    assert list(check_node([str(out)]).findings) == []
+    kept = {name: data for name, data in before.items() if "-delete/" not in name}
+    assert {name: (out / name).read_bytes() for name in kept} == kept
+    points = parse_offset_checkpoint((out / "recovery-point-offset-checkpoint").read_bytes())
+    assert TopicPartition("alpha-one", 0) in points
+    assert (out / ".kafka_cleanshutdown").exists()
+
+
+def test_a_directory_that_was_not_closed_leaves_no_mark_of_a_clean_stop(tmp_path: Path) -> None:
+    node, second = CLEAN.unpacked(tmp_path / "a"), tmp_path / "b"
+    in_two(node, second)
+    (second / ".kafka_cleanshutdown").unlink()
+    assert run("metadata", "check", node, second, "--repair", "--out", tmp_path / "out").exit_code == 0
+    assert not (tmp_path / "out/.kafka_cleanshutdown").exists()
+
+
+def test_directories_that_are_not_those_of_one_node_are_refused(tmp_path: Path) -> None:
+    node, second, out = CLEAN.unpacked(tmp_path / "a"), tmp_path / "b", tmp_path / "out"
+    in_two(node, second)
+    owner = (second / "meta.properties").read_text()
+    (second / "meta.properties").write_text(owner.replace("node.id=1", "node.id=2"))
+    words = ("metadata", "check", node, second, "--repair", "--out", out)
+    assert f"one node: {second}: node.id: expected 1" in run(*words).stderr
+    (second / "meta.properties").write_text(owner)
+    shutil.copytree(node / "alpha-one-1", second / "alpha-one-1")
+    assert "expected alpha-one-1 in one log directory, found it in several" in run(*words).stderr
+    shutil.copytree(node / FOLDER, second / FOLDER)
+    done = run(*words)
+    assert f"{FOLDER} is in {node} and {second}" in done.stderr
+    assert done.exit_code == 2
+    assert not out.exists()

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from cli.command import run
-from cli.test_metadata_repair import DAMAGE, HIDDEN
+from cli.test_metadata_repair import DAMAGE, HIDDEN, in_two
 from golden_data import log_case
 from interop import jvm
 from interop.kraft_nodes import SECONDS, kraft_node, troubles
@@ -155,3 +155,15 @@ def test_a_real_node_starts_on_a_repaired_directory(release: str, damage: str, t
     assert read_metadata(str(node / "data")).image.topic_names == image.topic_names
     if damage in HIDDEN and release == "4.3.1":
         assert all((node / "data" / name.removeprefix("folder of ")).exists() for name in HIDDEN[damage])
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_real_node_starts_on_one_directory_of_two(release: str, tmp_path: Path) -> None:
+    source, node = KraftNode(f"{release}/clean-a", "node").unpacked(tmp_path / "source"), tmp_path / "node"
+    logs = {PLACE._replace(topic="alpha-one"): end_offset(next(iter(discover(str(source / "alpha-one-0")))))}
+    in_two(source, tmp_path / "second")
+    done = run("metadata", "check", source, tmp_path / "second", "--repair", "--out", node / "data")
+    assert done.exit_code == 0, done.stderr
+    with kraft_node(release, node, 1, properties=KEEPS_ALL) as bootstrap:
+        assert asyncio.run(asyncio.wait_for(ends(bootstrap, logs), SECONDS)) == logs
+    assert troubles(node, has_indexes=False) == []

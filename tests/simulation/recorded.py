@@ -235,7 +235,7 @@ def directories_of_a_kraft_node(folder: Path) -> None:
         users={},
         voters=[QuorumVoter(1, directory, "CONTROLLER", "localhost", 9093)],
     )
-    described, options = read_metadata(str(source)), ExportOptions(release, logs=source)
+    described, options = read_metadata(str(source)), ExportOptions(release, logs=[source])
     renamed = list[str]()
 
     def rename(self: Path, target: Path) -> Path:

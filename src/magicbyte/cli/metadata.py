@@ -192,18 +192,18 @@ def check(
     """Say what Kafka would do with the log directories of a stopped KRaft node at its next start, or of a copy of them:
     whether it starts, and which folders it would rename to -stray or make empty.
 
-    Give all log directories of one node. Nothing is changed, and logs of topics are not read. Status 1 if something
-    keeps the node from starting, or hides a folder; with --repair if anything was dropped.
+    Give all log directories of one node; --repair makes one of them. Nothing is changed, and logs of topics are not
+    read. Status 1 if something keeps the node from starting, or hides a folder; with --repair if anything was dropped.
     """
     from magicbyte.engine.log.files.outputs import refuse_overlap
 
     if repair != (out is not None):
         raise click.UsageError("expected --repair with --out OUT, or neither")
     if out is not None:
-        if len(paths) != 1 or form != "text":
-            raise click.UsageError("--repair: expected one PATH, and no --format")
+        if form != "text":
+            raise click.UsageError("--repair: expected no --format")
         refuse_overlap(out, paths)
-        repair_to(paths[0], out, node_id, cluster_id)
+        repair_to(paths, out, node_id, cluster_id)
         return
     from magicbyte.cli.verify import finding_lines
     from magicbyte.tools.offline.quorum_check import check_node

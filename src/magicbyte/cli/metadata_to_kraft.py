@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +65,7 @@ def export_to(source: DescribedCluster, given: Mapping[str, Any], not_kafkas: Co
             cluster_id=None if given["cluster_id"] is None else parse_id(given["cluster_id"]),
             level=None if given["level"] is None else level_of(given["level"]),
             listener=None if given["standalone"] is None else ControllerListener(*given["standalone"]),
-            logs=given["logs"],
+            logs=() if given["logs"] is None else (given["logs"],),
             is_alone=given["is_alone"],
             not_kafkas=not_kafkas,
         )
@@ -77,11 +77,12 @@ def export_to(source: DescribedCluster, given: Mapping[str, Any], not_kafkas: Co
     _say(done)
 
 
-def repair_to(path: str, out: Path, node_id: int | None, cluster_id: str | None) -> None:
-    """Write a directory from what can be read of a damaged one. Exit status 1 if anything was dropped."""
+def repair_to(paths: Sequence[str], out: Path, node_id: int | None, cluster_id: str | None) -> None:
+    """Write a directory from what can be read of those of a node. Exit status 1 if anything was dropped."""
     from magicbyte.access.clock import SystemClock
     from magicbyte.engine.cluster.features import METADATA_VERSION
     from magicbyte.tools.offline.quorum import quorum_folder, read_quorum
+    from magicbyte.tools.offline.quorum_check import OF_ONE_NODE, check_node
     from magicbyte.tools.offline.quorum_export import ExportOptions, export_to_kraft
     from magicbyte.tools.offline.quorum_format import parse_id
 
@@ -89,6 +90,15 @@ def repair_to(path: str, out: Path, node_id: int | None, cluster_id: str | None)
         chosen = None if cluster_id is None else parse_id(cluster_id)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
+    log = f"{CLUSTER_METADATA}-0"
+    holders = [each for each in paths if Path(each).name == log or Path(each, log).exists()] or paths[:1]
+    others = [each for each in check_node(paths).findings if each.what in OF_ONE_NODE] if len(paths) > 1 else []
+    if others or len(holders) > 1:
+        why = f"{log} is in {' and '.join(holders)}"
+        if others:
+            why = f"{others[0].path}: {others[0].what}: expected {others[0].expected}, found {others[0].found}"
+        raise LogDirectoryError(f"expected the log directories of one node: {why}")
+    path = holders[0]
     source = read_quorum(quorum_folder(path), salvages=True)
     level = source.image.features.get(METADATA_VERSION)
     if level is None:
@@ -97,12 +107,11 @@ def repair_to(path: str, out: Path, node_id: int | None, cluster_id: str | None)
         release = max(release_of_level(level), Release.of("3.9"), key=lambda each: each.number)
     except ValueError as error:
         raise LogDirectoryError(f"{path}: {error}: a later release of Kafka wrote it") from error
-    has_logs = Path(path).name != f"{CLUSTER_METADATA}-0"
     options = ExportOptions(
         release=release,
         node_id=node_id,
         cluster_id=chosen,
-        logs=Path(path) if has_logs else None,
+        logs=[Path(each) for each in paths if Path(each).name != log],
         repairs=True,
     )
     done = export_to_kraft(source, out, options, SystemClock().now_ms())

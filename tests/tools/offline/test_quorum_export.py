@@ -75,7 +75,7 @@ def test_the_files_of_a_static_and_of_a_dynamic_quorum(tmp_path: Path) -> None:
 
 def test_logs_are_copied_and_kafka_would_find_nothing_wrong(tmp_path: Path) -> None:
     source = CLEAN.unpacked(tmp_path / "node")
-    done = exported(source, tmp_path / "out", LATEST._replace(logs=source))
+    done = exported(source, tmp_path / "out", LATEST._replace(logs=[source]))
     assert check_node([str(tmp_path / "out")]).is_sound
     folders = {each.name for each in source.iterdir() if each.is_dir() and not each.name.endswith("-delete")}
     assert {each.name for each in (tmp_path / "out").iterdir() if each.is_dir()} == folders
@@ -125,7 +125,7 @@ def test_what_kafka_would_rename_or_make_empty_is_refused_and_nothing_is_written
     change, message = DAMAGE[what]
     change(source)
     with pytest.raises(LogDirectoryError, match=message):
-        exported(source, tmp_path / "out", LATEST._replace(logs=source))
+        exported(source, tmp_path / "out", LATEST._replace(logs=[source]))
     assert [each.name for each in tmp_path.iterdir()] == ["node"]
 
 
@@ -146,7 +146,7 @@ def test_the_leader_epoch_rises_to_that_of_the_log_and_a_missing_topic_id_is_wri
     topic = before.topics["alpha-one"]
     (logs / "alpha-one-0/partition.metadata").unlink()
     (logs / "alpha-one-0/leader-epoch-checkpoint").write_text("0\n1\n900 0\n")
-    done = exported(source, tmp_path / "out", LATEST._replace(logs=logs))
+    done = exported(source, tmp_path / "out", LATEST._replace(logs=[logs]))
     known = done.image.topics["alpha-one"].partitions[0].known
     assert known is not None
     assert known.state.leader_epoch == 900
@@ -158,7 +158,7 @@ def test_124_a_missing_directory_id_is_drawn_and_partitions_are_in_it(tmp_path: 
     source = CLEAN.unpacked(tmp_path / "node")
     owner = (source / "meta.properties").read_text().splitlines()
     (source / "meta.properties").write_text("\n".join(each for each in owner if not each.startswith("directory.id")))
-    done = exported(source, tmp_path / "out", LATEST._replace(logs=source))
+    done = exported(source, tmp_path / "out", LATEST._replace(logs=[source]))
     known = parse_meta_properties((tmp_path / "out/meta.properties").read_bytes()).directory_id
     assert known is not None
     details = [each.quorum for topic in done.image.topics.values() for each in topic.partitions]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +48,8 @@ def copied_logs(
 ) -> Iterator[CopiedLogs]:
     """Yield copies of partitions of one log directory, and of its checkpoints; after the block they are at `out`.
 
-    `was_killed`: take a directory that was not closed, whose logs the next broker recovers.
+    `was_killed`: take directories that were not closed, whose logs the next broker recovers. Those of several
+    directories become one.
 
     `out` gets its name when all is durable, and after an error it does not exist. Raises LogDirectoryError for a log
     directory that is in use or was not closed, one that overlaps `out`, and an `out` that is not empty.
@@ -56,28 +58,31 @@ def copied_logs(
     for each in partitions:
         if not isinstance(each.files, LocalFiles):
             raise LogDirectoryError(f"{each.path}: expected a local folder")
-    above = {str(Path(each.path).parent) for each in partitions}
-    if len(above) != 1:
-        raise LogDirectoryError(f"{out}: expected partitions of one log directory, found {' and '.join(sorted(above))}")
+    sources = sorted({str(Path(each.path).parent) for each in partitions})
+    if len(sources) != 1 and not was_killed:
+        raise LogDirectoryError(f"{out}: expected partitions of one log directory, found {' and '.join(sources)}")
+    counts = Counter(Path(each.path).name for each in partitions)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise LogDirectoryError(f"{out}: expected {min(twice)} in one log directory, found it in several")
     refuse_overlap(out, inputs_of((), partitions))
     refuse_used(out)
-    source = above.pop()
-    if was_killed and is_locked(Path(source, LOCK)):
-        raise LogDirectoryError(f"{source}: a broker is using this log directory; it must be stopped first")
-    if not was_killed:
-        refuse_unsettled(files, source)
+    for source in sources:
+        if was_killed and is_locked(Path(source, LOCK)):
+            raise LogDirectoryError(f"{source}: a broker is using this log directory; it must be stopped first")
+        if not was_killed:
+            refuse_unsettled(files, source)
     with whole_folder(out, last=checkpoints.META_PROPERTIES) as folder:
         names = set()
         for each in partitions:
             _copy(Path(each.path), folder / Path(each.path).name)
             if each.topic is not None and each.partition is not None:
                 names.add(TopicPartition(each.topic, each.partition))
-        _copy_beside(files, source, folder, names)
+        _copy_beside(files, sources, folder, names)
         copies = {Path(each.path).name: each for each in discover([str(folder)])}
         renamed = [
             replace(copies[Path(each.path).name], topic=each.topic, partition=each.partition) for each in partitions
         ]
-        yield CopiedLogs(renamed, folder, Path(source), out)
+        yield CopiedLogs(renamed, folder, Path(sources[0]), out)
         (folder / LOCK).unlink(missing_ok=True)
         sync_directory(folder)
     sync_directory(out.parent)
@@ -113,13 +118,17 @@ def _copy(source: Path, target: Path) -> None:
     sync_directory(target)
 
 
-def _copy_beside(files: LocalFiles, source: str, folder: Path, names: set[TopicPartition]) -> None:
-    """Copy the files beside the partitions, as far as they concern these, and the clean shutdown marker."""
+def _copy_beside(files: LocalFiles, sources: Sequence[str], folder: Path, names: set[TopicPartition]) -> None:
+    """Copy the files beside the partitions, as far as they concern these, and the mark of a clean stop of all."""
     for name in checkpoints.OFFSET_CHECKPOINTS:
-        if exists(files, f"{source}/{name}"):
-            offsets = parse_file(files, f"{source}/{name}", checkpoints.parse_offset_checkpoint)
-            chosen = {key: offset for key, offset in offsets.items() if key in names}
+        chosen, is_there = dict[TopicPartition, int](), False
+        for source in sources:
+            if exists(files, f"{source}/{name}"):
+                offsets = parse_file(files, f"{source}/{name}", checkpoints.parse_offset_checkpoint)
+                chosen |= {key: offset for key, offset in offsets.items() if key in names}
+                is_there = True
+        if is_there:
             put_file(files, str(folder / name), checkpoints.format_offset_checkpoint(chosen))
     for name in (checkpoints.META_PROPERTIES, checkpoints.CLEAN_SHUTDOWN):
-        if exists(files, f"{source}/{name}"):
-            put_file(files, str(folder / name), Path(source, name).read_bytes())
+        if all(exists(files, f"{source}/{name}") for source in sources):
+            put_file(files, str(folder / name), Path(sources[0], name).read_bytes())

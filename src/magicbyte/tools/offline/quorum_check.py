@@ -51,6 +51,10 @@ EMPTY: Final = "Kafka makes an empty folder at its start, and clients find an em
 AS_NEW: Final = "Kafka 4 starts as an empty cluster and renames the folder of each topic to -stray"
 
 
+OF_ONE_NODE: Final = ("node.id", "cluster.id")
+"""What all log directories of a node have in common, as in findings."""
+
+
 class _OwnedDirectory(NamedTuple):
     path: str
     owner: MetaProperties | None
@@ -148,10 +152,8 @@ def _of_one_node(directories: Sequence[_OwnedDirectory]) -> Iterator[Finding]:
     known = [(each.path, each.owner) for each in directories if each.owner is not None]
     for path, owner in known[1:]:
         first_path, first = known[0]
-        for name, mine, other in (
-            ("node.id", owner.node_id, first.node_id),
-            ("cluster.id", owner.cluster_id, first.cluster_id),
-        ):
+        owners = ((owner.node_id, first.node_id), (owner.cluster_id, first.cluster_id))
+        for name, (mine, other) in zip(OF_ONE_NODE, owners, strict=True):
             if mine != other:
                 why = f"{NO_START}: check the directories of each node by themselves"
                 yield Finding(_ERROR, path, name, f"{other}, as in {first_path}", str(mine), why)

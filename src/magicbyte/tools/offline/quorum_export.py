@@ -72,11 +72,11 @@ class ControllerListener(NamedTuple):
 class ExportOptions(NamedTuple):
     """How a directory is written.
 
-    `node_id`, `cluster_id`: None for those of the source. `release`: that starts on it. `level`: of `metadata.version`,
-    None for that of the source, or of the release. `listener`: the quorum is dynamic, and this node its first voter.
-    `logs`: a log directory whose partitions are copied. `is_alone`: the node becomes the only replica of everything.
-    `not_kafkas`: settings of topics that Kafka does not have. `repairs`: a damaged source is taken, and folders that
-    Kafka would rename are left out.
+    `node_id`, `cluster_id`: None for those of the source. `release`: that starts on it. `level`: of
+    `metadata.version`, None for that of the source, or of the release. `listener`: the quorum is dynamic, and this
+    node its first voter. `logs`: log directories whose partitions are copied; several only if it `repairs`.
+    `is_alone`: the node becomes the only replica of everything. `not_kafkas`: settings of topics that Kafka does
+    not have. `repairs`: a damaged source is taken, and folders that Kafka would rename are left out.
     """
 
     release: Release
@@ -84,7 +84,7 @@ class ExportOptions(NamedTuple):
     cluster_id: uuid.UUID | None = None
     level: int | None = None
     listener: ControllerListener | None = None
-    logs: Path | None = None
+    logs: Sequence[Path] = ()
     is_alone: bool = False
     not_kafkas: Collection[str] = ()
     repairs: bool = False
@@ -125,13 +125,13 @@ def export_to_kraft(source: DescribedCluster, out: Path, options: ExportOptions,
     its record or a record without its folder, a topic id that differs, a level above that of the release, an `out` that
     is in use, or an input.
     """
-    inputs = [each for each in (_directory(source), options.logs) if each is not None]
+    inputs = [each for each in (_directory(source), *options.logs) if each is not None]
     refuse_overlap(out, inputs)
     refuse_used(out)
     left_out = list[str]()
     owner = _read(lambda: _owner(source), options, left_out)
     node_id = _chosen("node id", options.node_id, None if owner is None else owner.node_id)
-    logs = [] if options.logs is None else _logs(options.logs)
+    logs = [each for path in options.logs for each in _logs(path)]
     if options.repairs:
         logs = _without_strays(source.image, node_id, logs, left_out)
     image, dropped, directory_id = _image(source, owner, node_id, logs, options)
@@ -283,8 +283,8 @@ def _image(
         image, left_out = quorum_image(source.image, taking)
     except InvalidRequestError as error:
         raise LogDirectoryError(f"{source.path}: {error}") from error
-    if options.logs is not None and not options.repairs:
-        empty = _refuse_strays(image, node_id, logs, options.logs, is_lazy=not is_quorum)
+    if options.logs and not options.repairs:
+        empty = _refuse_strays(image, node_id, logs, options.logs[0], is_lazy=not is_quorum)
         left_out += [f"folder of {key}: it has no records yet" for key in empty]
     return image, left_out, directory_id
 
