@@ -11,6 +11,8 @@ from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.sharing.share_partition import (
     ACCEPT,
     GAP,
+    MOST_RECORDS,
+    MOST_RUNS,
     REJECT,
     RELEASE,
     RENEW,
@@ -165,6 +167,34 @@ def test_the_log_start_archives_available_records() -> None:
     assert shared.start == 4
     shared.begin_at(100)
     assert shared.acknowledge("m", [RecordAcknowledgement(4, 5, (ACCEPT,))], 0) is not None
+
+
+def test_a_batch_of_a_million_records_with_as_many_holes_is_in_flight_in_parts_of_a_bounded_number() -> None:
+    shared, size, seen = partition(), 1_000_000, 0
+    whole = [LogBatch(0, size - 1)]
+    assert shared.acquire("m", whole, Wanted(500, 500), 0) == [(0, MOST_RECORDS - 1, 1)]
+    assert shared.next_offset() is None, "no more until some are done"
+    kinds = [RELEASE, ACCEPT] * (MOST_RECORDS // 2)
+    change = shared.acknowledge("m", [RecordAcknowledgement(0, MOST_RECORDS - 1, kinds)], 0)
+    assert isinstance(change, DeliveryChange)
+    shared.commit(change)
+    assert len(shared.runs) == MOST_RECORDS
+    while shared.start < 3 * MOST_RECORDS:
+        runs = shared.acquire("m", whole, ALL, 0, asked=shared.next_offset())
+        assert 0 < len(runs) <= MOST_RUNS
+        assert shared.end - shared.start <= MOST_RECORDS
+        change = shared.acknowledge("m", [RecordAcknowledgement(a, b, (ACCEPT,)) for a, b, _ in runs], 0)
+        assert isinstance(change, DeliveryChange)
+        shared.commit(change)
+        seen += sum(b - a + 1 for a, b, _ in runs)
+    assert seen == shared.start - MOST_RECORDS // 2, "each once, and the released half of the first ones again"
+
+
+def test_a_gap_that_is_larger_than_all_that_may_be_in_flight_is_passed() -> None:
+    shared = partition()
+    far = 5 * MOST_RECORDS
+    assert shared.acquire("m", [LogBatch(far, far + 1)], ALL, 0, asked=0) == [(far, far + 1, 1)]
+    assert shared.start == far
 
 
 def test_aborted_batches_are_done_and_markers_are_delivered() -> None:

@@ -36,6 +36,10 @@ _DONE_BY: Final = {
     ACCEPT: DeliveryState.ACKNOWLEDGED,
     REJECT: DeliveryState.ARCHIVED,
 }
+MOST_RECORDS: Final = 10_000
+"""In flight, whatever the batches are: a batch beyond the limit is acquired as a whole only up to this number."""
+MOST_RUNS: Final = 500
+"""That one fetch acquires of a partition."""
 _FEW: Final = 64
 _FIRST: Final = attrgetter("first")
 
@@ -179,7 +183,7 @@ class SharePartition:
             return []
         self._archive_missing(lowest, read)
         acquired, left = list[Run](), wanted.most
-        while left > 0 and (run := self._first_available()) is not None and run.first <= highest:
+        while left > 0 and len(acquired) < MOST_RUNS and (run := self._first_available()) and run.first <= highest:
             most = self._eased(run)
             if most is not None:
                 if not acquired:
@@ -189,7 +193,7 @@ class SharePartition:
             last = min(run.last, highest, run.first + left - 1) if wanted.is_strict else min(run.last, highest)
             acquired.append(self._acquired(self._head(run, last), member, now_ms))
             left -= acquired[-1].size
-        if left > 0:
+        if left > 0 and len(acquired) < MOST_RUNS:
             acquired += self._acquire_new(member, read, wanted._replace(most=left), now_ms)
         self._advance()
         runs = [AcquiredRun(each.first, each.last, each.count) for each in acquired]
@@ -229,11 +233,14 @@ class SharePartition:
     def _new_runs(self, read: Sequence[LogBatch], batch_size: int, most: int) -> list[Run]:
         """Append the new records of batches, until there are `most`; return their runs."""
         runs = list[Run]()
-        counted = 0
-        for batch in read:
-            if batch.last < self.end:
+        counted, limit = 0, self.start + MOST_RECORDS
+        for whole in read:
+            if whole.last < self.end:
                 continue
-            if counted >= most:
+            if not self._runs:  # a gap before the first one is done at once
+                limit = max(self.end, whole.first) + MOST_RECORDS
+            batch = whole if whole.is_aborted else whole._replace(last=min(whole.last, limit - 1))
+            if counted >= most or len(runs) >= MOST_RUNS or batch.first >= limit:
                 break
             first = max(batch.first, self.end)
             if first > self.end and not (runs and runs[-1].state is DeliveryState.AVAILABLE):
