@@ -124,7 +124,7 @@ class Script:
                     )
                     for each in group.members
                 ),
-                key=repr,
+                key=self.order,
             )  # fmt: skip
             facts = (group.group_state, group.group_epoch, group.assignment_epoch, group.assignor_name)
             heard = (group.error_code, bool(group.error_message), group.group_id, *facts, members)
@@ -213,18 +213,26 @@ class Script:
                 if record is not None:
                     rows.append((record.type, record.group_id, record.member_id, self.plain(record.value)))
                 else:
-                    rows.append((each.key[:2], each.value is None))
+                    rows.append(self.other(each.key, each.value))
         # Kafka stores them when a thread has resolved them
         resolved = sorted((row for row in rows if row[0] == records.PATTERN), key=lambda row: str(row[2]))
         rows = [row for row in rows if row[0] != records.PATTERN]
         at = 0
         while at < len(rows):  # Kafka's order of members is that of a hash table
             end = at + 1
-            while end < len(rows) and rows[at][0] == rows[end][0] == records.TARGET_OF_MEMBER:
+            while end < len(rows) and rows[at][0] == rows[end][0] and _is_of_any_member(rows[at], rows[end]):
                 end += 1
-            rows[at:end] = sorted(rows[at:end], key=repr)
+            rows[at:end] = sorted(rows[at:end], key=self.order)
             at = end
         self.said += [(f"record {number}", row) for number, row in enumerate(rows + resolved)]
+
+    def other(self, key: bytes, value: bytes | None) -> tuple[Any, ...]:
+        """Return what is compared of a record of another type."""
+        return key[:2], value is None
+
+    def order(self, row: tuple[Any, ...]) -> str:
+        """Return what records of several members are sorted by."""
+        return repr(row)
 
     def plain(self, value: object) -> object:
         match value:
@@ -245,6 +253,12 @@ class Script:
             case Subscriber():
                 return repr(value)
         return value
+
+
+def _is_of_any_member(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Return whether two records of the same type are of members whose order is that of a hash table."""
+    are_deletions = first[3:] == second[3:] == (None,) and first[1] == second[1]
+    return first[0] == records.TARGET_OF_MEMBER or (first[0] in (records.MEMBER, records.CURRENT) and are_deletions)
 
 
 def partitions_of_target(target: dict[uuid.UUID, tuple[int, ...]]) -> dict[uuid.UUID, tuple[int, ...]]:

@@ -6,6 +6,9 @@ ids of topics, dates, and texts of errors.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,10 @@ import pytest
 from interop import jvm
 from interop.consumer_group_steps import conversation
 from interop.group_settings_steps import settings_conversation
+from interop.migration_steps import mixed_conversation
 from interop.test_admin_tools import Tools
+from magicbyte.engine.groups.classic.rules import GroupState
+from magicbyte.engine.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from magicbyte.testing import Broker
 from server.broker.test_consumer_groups import fill
 
@@ -23,16 +29,61 @@ SETTINGS = {"offsets.topic.num.partitions": "1", "offsets.topic.replication.fact
 
 
 REAL, RELEASE = "4.3.1", "4.3"
+BOTH = pytest.mark.parametrize(("real", "release"), [(REAL, RELEASE), ("4.4.0", "4.4")])
 
 
-def test_a_real_broker_and_ours_answer_and_store_the_same(tmp_path: Path) -> None:
-    with Broker({**SETTINGS, "as.version": RELEASE}) as broker:
+@BOTH
+def test_a_real_broker_and_ours_answer_and_store_the_same(real: str, release: str, tmp_path: Path) -> None:
+    with Broker({**SETTINGS, "as.version": release}) as broker:
         ours = conversation(broker.bootstrap_servers)
-    with jvm.broker(REAL, tmp_path, *map("=".join, SETTINGS.items())) as real:
-        assert ours == conversation(real["bootstrap"])
+    with jvm.broker(real, tmp_path, *map("=".join, SETTINGS.items())) as kafka:
+        assert ours == conversation(kafka["bootstrap"])
 
 
-@pytest.mark.parametrize(("real", "release"), [(REAL, RELEASE), ("4.4.0", "4.4")])
+@BOTH
+def test_groups_with_members_of_both_protocols_are_as_those_of_a_real_broker(
+    real: str, release: str, tmp_path: Path
+) -> None:
+    settings = {**SETTINGS, "group.initial.rebalance.delay.ms": "0"}
+    with Broker({**settings, "as.version": release}) as broker:
+        ours = mixed_conversation(broker.bootstrap_servers)
+    with jvm.broker(real, tmp_path, *map("=".join, settings.items())) as kafka:
+        assert ours == mixed_conversation(kafka["bootstrap"])
+
+
+def test_java_consumers_of_both_protocols_share_a_group() -> None:
+    """A group begins with a classic member, is shared with one of the consumer protocol, and goes on without it."""
+    with Broker({**SETTINGS, "num.partitions": "4", "as.version": RELEASE}) as broker:
+        fill(broker.bootstrap_servers, [b"first"] * 4)
+        tools = Tools(REAL, broker.bootstrap_servers)
+        groups = broker.served.groups.coordinator
+        reading = ["--topic", "t", "--group", "g", "--timeout-ms", "60000", "--from-beginning"]
+        of_classic = [*reading, "--max-messages", "44", "--command-property", "group.protocol=classic"]
+        of_consumer = [*reading, "--max-messages", "4", "--command-property", "group.protocol=consumer"]
+        with ThreadPoolExecutor() as pool:
+            classic = pool.submit(tools.run, "ConsoleConsumer", *of_classic)
+            _until(lambda: "g" in groups.groups and groups.groups["g"].state is GroupState.STABLE)
+            consumer = pool.submit(tools.run, "ConsoleConsumer", *of_consumer)
+            _until(lambda: "g" in groups.consumers and _is_shared(groups.consumers["g"]))
+            fill(broker.bootstrap_servers, [b"shared"] * 8)
+            assert consumer.result().split() == ["shared"] * 4
+            _until(lambda: "g" not in groups.consumers and groups.groups["g"].state is GroupState.STABLE)
+            fill(broker.bootstrap_servers, [b"last"] * 36)
+            assert sorted(classic.result().split()) == ["first"] * 4 + ["last"] * 36 + ["shared"] * 4
+
+
+def _is_shared(group: ConsumerGroup) -> bool:
+    return len(group.subscribers) == 2 and group.state is ConsumerGroupState.STABLE
+
+
+def _until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@BOTH
 def test_settings_of_groups_are_as_those_of_a_real_broker(real: str, release: str, tmp_path: Path) -> None:
     with Broker({"as.version": release}) as broker:
         ours = settings_conversation(broker.bootstrap_servers)

@@ -26,16 +26,17 @@ from magicbyte.engine.groups import offsets
 from magicbyte.engine.groups.classic.group import Group, GroupDeadline, refused_join, replacement_stored
 from magicbyte.engine.groups.classic.members import Member, weight_of
 from magicbyte.engine.groups.classic.rules import GROUP_NOT_STORED, LOADING_REPLY, OFFSETS_NOT_STORED, GroupState
+from magicbyte.engine.groups.consumer import classic_members
 from magicbyte.engine.groups.consumer.describe import describe as describe_consumers
 from magicbyte.engine.groups.consumer.heartbeat import (
-    REVOCATION,
-    SESSION,
+    DEADLINES,
     dismissed,
     expire_member,
     watch_members,
 )
 from magicbyte.engine.groups.consumer.heartbeat import heartbeat as consumer_heartbeat
 from magicbyte.engine.groups.consumer.heartbeat import stored as step_stored
+from magicbyte.engine.groups.consumer.waiting import WaitingRequest
 from magicbyte.engine.groups.effects import (
     AfterStore,
     AnswerOffsetDelete,
@@ -77,6 +78,7 @@ from magicbyte.engine.protocol.messages.txn_offset_commit import TxnOffsetCommit
 OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
 """The allowed operations on a group when there is no authorizer: read, delete, describe."""
 DEAD_IS_AN_ERROR = 6  # version of DescribeGroups from which an unknown group is an error
+_CONVERSION_MS: Final = 500  # until a deadline of a group that is being converted is looked at again
 MANY_LEAVE = 3  # version of LeaveGroup from which each member has a code
 
 
@@ -148,10 +150,13 @@ class Coordinator(GroupTable):
 
     def _deadline_reached(self, key: GroupDeadline, now: Moment) -> Sequence[Effect]:
         """Process a deadline: a member expires, or a rebalance ends."""
-        if key.what in (SESSION, REVOCATION):
+        if key.what in DEADLINES:
             return expire_member(self, key.group_id, key.what, key.member_id, now)
         if key.what == share.SHARE_SESSION:
             return share.expire_member(self, key.group_id, key.member_id, now)
+        if self._is_converting(key.group_id):
+            self.deadlines.set(key, now.monotonic_ms + _CONVERSION_MS)
+            return []
         group = self.groups.get(key.group_id)
         if group is None:
             return []
@@ -174,11 +179,13 @@ class Coordinator(GroupTable):
         """Answer a JoinGroup, possibly much later."""
         code: ErrorCode = self.status(request.group_id) or self._refusal(request)
         before = list[Effect]()
+        if not code and self._waits(caller, request.group_id, request):
+            return []
         if not code and request.group_id in self.shares:
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if not code and request.group_id in self.consumers:
             if not self.is_empty_consumer(request.group_id):
-                return [refused_join(caller, request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
+                return classic_members.join(self, self.consumers[request.group_id], caller, request, now)
             before += self.forget_consumer(request.group_id)
         group = self.groups.get(request.group_id)
         if not (code or self._has_room(caller, request, group)):
@@ -191,6 +198,20 @@ class Coordinator(GroupTable):
         if code or group is None:
             return [*before, refused_join(caller, request.member_id, code)]
         return [*before, *group.join(caller, request, now)]
+
+    def _is_converting(self, group_id: str) -> bool:
+        """Return whether a consumer group of this name is being stored, with the members of a classic one, if any."""
+        return group_id in self.waiting and group_id not in self.consumers
+
+    def _waits(self, caller: Caller, group_id: str, request: Message, *, changes: bool = False) -> bool:
+        """Return whether a request must wait for the pending append of its group, and have it wait.
+
+        `changes`: whether it changes a consumer group. Others wait only until there is one.
+        """
+        if self._is_converting(group_id) or (changes and group_id in self.waiting):
+            self.waiting[group_id].append(WaitingRequest(caller, request))
+            return True
+        return False
 
     def _has_room(self, caller: Caller, request: JoinGroupRequest, group: Group | None) -> bool:
         """Return whether a member's metadata can be stored; a member may always resend as much as before."""
@@ -206,6 +227,11 @@ class Coordinator(GroupTable):
 
     def sync(self, caller: Caller, request: SyncGroupRequest, now: Moment) -> list[Effect]:
         """Answer a SyncGroup, possibly later."""
+        if self._waits(caller, request.group_id, request):
+            return []
+        consumer = self.consumers.get(request.group_id)
+        if consumer is not None and not self.status(request.group_id):
+            return classic_members.sync(self, consumer, caller, request, now)
         code, group = self._serving(request.group_id, "SyncGroup")
         if code or group is None:
             return [Reply(caller, SyncGroupResponse(error_code=code or ErrorCode.UNKNOWN_MEMBER_ID))]
@@ -216,9 +242,13 @@ class Coordinator(GroupTable):
         status = self.status(request.group_id)
         if status is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return [Reply(caller, heartbeat.HeartbeatResponse(error_code=LOADING_REPLY["Heartbeat"]))]
-        group = self.groups.get(request.group_id)
+        if self._waits(caller, request.group_id, request):
+            return []
+        group, consumer = self.groups.get(request.group_id), self.consumers.get(request.group_id)
         code: ErrorCode = status or ErrorCode.UNKNOWN_MEMBER_ID
-        if not status and group is not None:
+        if not status and consumer is not None:
+            code = classic_members.heartbeat(self, consumer, request, now)
+        elif not status and group is not None:
             code = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id, now)
         return [Reply(caller, heartbeat.HeartbeatResponse(error_code=code))]
 
@@ -233,6 +263,13 @@ class Coordinator(GroupTable):
         """Answer a LeaveGroup: of one member, or of several from version 3 on."""
         one = [leave_group.MemberIdentity(member_id=request.member_id)]
         members, left = request.members if caller.version >= MANY_LEAVE else one, list[leave_group.MemberResponse]()
+        consumer = self.consumers.get(request.group_id)
+        if self._waits(caller, request.group_id, request, changes=True):
+            return
+        if consumer is not None and not self.status(request.group_id):
+            yield from classic_members.leave(self, consumer, caller, members, now)
+            yield Steps(len(members))
+            return
         for some in in_parts(members):
             status, group = self._serving(request.group_id, "LeaveGroup")
             if status:

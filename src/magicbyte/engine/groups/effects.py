@@ -14,7 +14,7 @@ from magicbyte.engine.groups.consumer.records import GroupRecord
 from magicbyte.engine.groups.records import OffsetCommitValue
 from magicbyte.engine.groups.share.records import ShareRecord
 from magicbyte.engine.ports import TopicPartition
-from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 from magicbyte.engine.records.encode import BatchHeader
 
@@ -96,16 +96,20 @@ class EndTransaction(Struct, frozen=True):
 
 
 class EndConsumerStep(Struct, frozen=True):
-    """Apply changes to a consumer group, and answer the heartbeat that caused them; None: none did.
+    """Apply changes to a consumer group, and answer the request that caused them; None: none did.
 
     `resolves`: whether patterns of topic names are resolved next, among the topics that the caller may describe.
+    `sync_ms`: the time that a member that joined by the classic protocol has for its SyncGroup. `left`: the members
+    that are gone, and with them all that use the consumer protocol: what is left becomes a classic group.
     """
 
     group_id: str
     records: tuple[GroupRecord, ...]
     caller: Caller | None = None
-    response: ConsumerGroupHeartbeatResponse | None = None
+    response: Message | None = None
     resolves: bool = False
+    sync_ms: int | None = None
+    left: frozenset[str] | None = None
 
 
 class InitializeStates(NamedTuple):

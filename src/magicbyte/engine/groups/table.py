@@ -18,7 +18,7 @@ from magicbyte.engine.groups.consumer.config import ConsumerConfig
 from magicbyte.engine.groups.consumer.group import ConsumerGroup
 from magicbyte.engine.groups.consumer.records import encode
 from magicbyte.engine.groups.consumer.topics import GroupTopics
-from magicbyte.engine.groups.consumer.waiting import Expiry, WaitingHeartbeat
+from magicbyte.engine.groups.consumer.waiting import Expiry, WaitingRequest
 from magicbyte.engine.groups.effects import OFFSETS_HEADER, AfterStore, Effect
 from magicbyte.engine.groups.loading import LoadedPartition
 from magicbyte.engine.groups.records import GroupMetadataKey, OffsetCommitKey
@@ -56,7 +56,7 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
         self.consumer_config = consumer_config
         self.consumers: dict[str, ConsumerGroup] = {}
         # by group with a pending append: the requests and deadlines that wait for it
-        self.waiting: dict[str, list[WaitingHeartbeat | Expiry]] = {}
+        self.waiting: dict[str, list[WaitingRequest | Expiry]] = {}
         self.shares: dict[str, ShareGroup] = {}
         self.waiting_share: dict[str, list[Waiting]] = {}
         # by partition and producer: the groups with pending offsets
@@ -66,10 +66,11 @@ class GroupTable(Decider[Effect, GroupDeadline, LoadedPartition]):
         """Return the group with this name, created if needed."""
         group = self.groups.get(group_id)
         if group is None:
-            group = self.groups[group_id] = self._new(group_id)
+            group = self.groups[group_id] = self.unlisted_group(group_id)
         return group
 
-    def _new(self, group_id: str) -> Group:
+    def unlisted_group(self, group_id: str) -> Group:
+        """Return a group without members, which is in no table."""
         partition = self.partition_of(group_id)
         term = self.terms[partition].number
         return Group(group_id, partition, term, self.config, self.deadlines, self.token, self.usage)

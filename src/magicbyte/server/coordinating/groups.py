@@ -17,7 +17,7 @@ from magicbyte.engine.cluster.image import ConfigEntity, EntityKind
 from magicbyte.engine.codecs import Codec
 from magicbyte.engine.errors import InvalidConfigError
 from magicbyte.engine.groups.config import GroupConfig, StoredVersions
-from magicbyte.engine.groups.consumer.config import ConsumerConfig
+from magicbyte.engine.groups.consumer.config import ConsumerConfig, MigrationPolicy
 from magicbyte.engine.groups.consumer.topics import GroupTopic
 from magicbyte.engine.groups.coordinator import Coordinator
 from magicbyte.engine.groups.effects import DeleteStates, InitializeStates
@@ -236,6 +236,7 @@ def _config(config: BrokerConfig, offer: Offer) -> GroupConfig:
         regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
         max_size=config.group_consumer_max_size,
         assignors=config.group_consumer_assignors,
+        migration=MigrationPolicy(config.group_consumer_migration_policy),
         keeps_assignment_epochs=offer.keeps_assignment_epochs,
         closes_empty=offer.closes_empty_groups,
         names_missing_group=offer.names_missing_groups,

@@ -101,6 +101,13 @@ class CoordinatorSettings:
         least=10_000,
         kind=_INT,
     )
+    group_consumer_migration_policy = choice(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "Whether a classic group with members becomes a consumer group when a member of that protocol joins "
+        "(upgrade), and a consumer group a classic one when the last such member leaves (downgrade).",
+        ("disabled", "downgrade", "upgrade", "bidirectional"),
+    )
     group_consumer_assignors = words(
         "group.consumer.assignors",
         "uniform,range",

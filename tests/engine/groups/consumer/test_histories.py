@@ -27,6 +27,7 @@ from magicbyte.engine.protocol.messages.consumer_group_heartbeat import (
 
 SEEDS, STEPS = 60, 150
 REJOINS = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
+LATER = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 Place = tuple[uuid.UUID, int]
 
 
@@ -120,7 +121,7 @@ class History:
             member.owned, member.wanted = set(), set()
             return
         if code:
-            assert code is ErrorCode.COORDINATOR_NOT_AVAILABLE, code
+            assert code in LATER, code
             member.is_sure = False
             return
         member.epoch, member.is_sure = answer.member_epoch, True
@@ -213,8 +214,8 @@ def _no_expiry(*arguments: object) -> list[Any]:
     return []
 
 
-def _no_removal(table: Any, group: ConsumerGroup, member_id: str) -> list[Any]:
-    return group.deletion_of_member(member_id)
+def _no_removal(table: Any, group: ConsumerGroup, member_ids: list[str]) -> tuple[list[Any], None]:
+    return [record for each in member_ids for record in group.deletion_of_member(each)], None
 
 
 def _first_alone(name: str, members: Any, counts: Any) -> dict[str, Any]:

@@ -91,6 +91,7 @@ class Group:
     pending_offsets: dict[TopicPartition, dict[int, OffsetCommitValue | None]] = field(default_factory=dict)
     unstable: Counter[TopicPartition] = field(default_factory=Counter)
     _gathering_ms: int | None = None  # of the first rebalance: how much longer it may wait for new members
+    is_downgraded: bool = False  # it was a consumer group until a rebalance that is not over
     _has_new: bool = False  # a member joined since that wait began
 
     def __post_init__(self) -> None:
@@ -218,6 +219,19 @@ class Group:
         self.deadlines.set(GroupDeadline(self.group_id, "join"), now.monotonic_ms + wait)
         return effects
 
+    def rebalance(self, now: Moment) -> list[Effect]:
+        """Have all members join again."""
+        return self._prepare(now) + self._complete_if_all_joined(now)
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Whether members own, or are about to own, more than their assignments say.
+
+        So it is while the assignment of a generation is being stored, and from a downgrade to the next one.
+        """
+        is_storing = self.state is GroupState.COMPLETING_REBALANCE and self.leader not in self.unsynced
+        return is_storing or self.is_downgraded
+
     def joins_due(self, now: Moment) -> list[Effect]:
         """Continue without members that have not joined; the first rebalance continues while new members arrive."""
         if self.state is not GroupState.PREPARING_REBALANCE:
@@ -254,6 +268,7 @@ class Group:
         self.generation += 1
         if not joined:
             self.protocol = self.leader = None
+            self.is_downgraded = False
             self._move(GroupState.EMPTY, now.date_ms)
             return [self.store(now)]
         if self.leader is None or self.members[self.leader].joining is None:
@@ -324,6 +339,7 @@ class Group:
         assignments = dict(then.assignments)
         for member in self.members.values():
             self.members.assign(member, assignments.get(member.member_id, b""))
+        self.is_downgraded = False
         self._move(GroupState.STABLE, now.date_ms)
         return self._answer_syncs(ErrorCode.NONE, now)
 
@@ -431,6 +447,8 @@ class Group:
     def become_simple(self) -> None:
         """Keep the offsets alone, because a consumer group takes the place of this group, which has no members."""
         assert self.state is GroupState.EMPTY, "a group with members is converted"
+        for member_id in list(self.pending):  # a consumer group takes any id
+            self._forget_pending(member_id)
         self.generation, self.state_since_ms = 0, -1
         self.protocol_type = self.protocol = self.leader = None
 
@@ -444,12 +462,12 @@ class Group:
     ) -> Store[AfterStore | None]:
         """Return the effect that stores the group, with the given or the current assignments."""
         key, keeps = GroupMetadataKey(self.group_id), self.members or self.config.stored.keeps_empty_groups
-        value = _stored_value(self, now.date_ms, assignments) if keeps else None
+        value = stored_value(self, now.date_ms, assignments) if keeps else None
         return Store(self.partition, self.term, ((key.to_bytes(), value),), then)
 
 
-def _stored_value(group: Group, date_ms: int, assignments: dict[str, bytes] | None) -> GroupMetadataValue:
-    """Return the stored value of a group."""
+def stored_value(group: Group, date_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
+    """Return the stored value of a group, with the given or the current assignments."""
     members = group.members.stored(group.protocol or "", assignments)
     since = group.state_since_ms if group.state_since_ms >= 0 else date_ms
     version = group.config.stored.group_value

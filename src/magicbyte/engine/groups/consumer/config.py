@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Final
 
 from msgspec import Struct
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
+
+
+class MigrationPolicy(enum.Enum):
+    """Whether groups with members are converted: from the classic protocol, and to it."""
+
+    DISABLED = "disabled"
+    DOWNGRADE = "downgrade"
+    UPGRADE = "upgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a group may have members of both protocols."""
+        return self is not MigrationPolicy.DISABLED
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a group becomes a consumer group with the first member that uses its protocol."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def downgrades(self) -> bool:
+        """Whether a group becomes a classic group when the last member that uses the consumer protocol leaves."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 class ConsumerConfig(Struct, frozen=True, kw_only=True):
@@ -27,6 +52,7 @@ class ConsumerConfig(Struct, frozen=True, kw_only=True):
     regex_refresh_interval_ms: int = 600_000
     max_size: int = 0x7FFF_FFFF
     assignors: tuple[str, ...] = (UNIFORM, RANGE)
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     keeps_assignment_epochs: bool = True
     closes_empty: bool = True
     names_missing_group: bool = False

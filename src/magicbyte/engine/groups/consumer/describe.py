@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 OPERATIONS: Final = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """The allowed operations on a group when there is no authorizer: also those on its settings, which 4.0 has."""
+_OF_CLASSIC: Final = 0
 _OF_CONSUMER: Final = 1
-"""The type of a member of the consumer protocol."""
+"""The types of members, by protocol."""
 
 
 def describe(table: GroupTable, caller: Caller, request: ConsumerGroupDescribeRequest, _now: Moment) -> Work[Effect]:
@@ -80,7 +81,7 @@ def _member(table: GroupTable, group: ConsumerGroup, member_id: str) -> Member:
         subscribed_topic_regex=subscriber.regex,
         assignment=_assignment(table, partitions_of(held)),
         target_assignment=_assignment(table, group.targets.get(member_id, {})),
-        member_type=_OF_CONSUMER,
+        member_type=_OF_CONSUMER if subscriber.classic is None else _OF_CLASSIC,
     )
 
 

@@ -8,7 +8,7 @@ Invariants:
 2. A partition has at most one owner, which has it assigned or must still stop owning it.
 3. A member exists while its subscription is stored. Its target and its progress may come before.
 4. `named` counts the members that name a topic, `matching` those of a pattern; `static` has those with an instance id,
-   `owners` those of partitions.
+   `owners` those of partitions, `classic` those of the classic protocol. `supported` counts these by their protocols.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 import uuid
 from collections import Counter
+from collections.abc import Iterable
 
 from magicbyte.engine.groups.classic.usage import MEMBER_BYTES, Usage
 from magicbyte.engine.groups.consumer import records
@@ -51,6 +52,8 @@ class ConsumerGroup:
         self.progress: dict[str, MemberProgress] = {}
         self.targets: dict[str, Partitions] = {}
         self.static: dict[str, str] = {}
+        self.classic = set[str]()
+        self.supported = Counter[str]()
         self.named, self.matching = Counter[str](), Counter[str]()
         self.patterns: dict[str, ResolvedPattern] = {}
         self.refreshed_ms, self.refreshed_version = 0, object()
@@ -99,6 +102,9 @@ class ConsumerGroup:
             self.named = +(self.named - Counter(before.topics))
             self.matching = +(self.matching - Counter({before.regex: 1} if before.regex else ()))
             self._usage.used -= MEMBER_BYTES + before.weight
+            if before.classic is not None:
+                self.classic.discard(member_id)
+                self.supported = +(self.supported - Counter(dict.fromkeys(dict(before.classic.protocols), 1)))
             if before.instance_id is not None and self.static.get(before.instance_id) == member_id:
                 del self.static[before.instance_id]
         if subscriber is not None:
@@ -106,6 +112,9 @@ class ConsumerGroup:
             self.named.update(subscriber.topics)
             self.matching.update([subscriber.regex] if subscriber.regex else [])
             self._usage.used += MEMBER_BYTES + subscriber.weight
+            if subscriber.classic is not None:
+                self.classic.add(member_id)
+                self.supported.update(dict.fromkeys(dict(subscriber.classic.protocols), 1))
             if subscriber.instance_id is not None:
                 self.static[subscriber.instance_id] = member_id
 
@@ -134,11 +143,15 @@ class ConsumerGroup:
     @property
     def topics(self) -> set[str]:
         """The names of all topics that members read."""
-        return topics_with(self, None, None)
+        return topics_with(self, (), None)
 
     def is_free(self, topic: uuid.UUID, partition: int, member_id: str) -> bool:
         """Return whether a member may get a partition: no other one has it."""
         return self.owners.get((topic, partition), member_id) == member_id
+
+    def supports(self, protocols: Iterable[str]) -> bool:
+        """Return whether a member with these classic protocols may join: others of its kind have one of them, too."""
+        return any(self.supported[each] == len(self.classic) for each in protocols)
 
     # ---- records
 
@@ -169,12 +182,12 @@ def _size(partitions: Partitions) -> int:
     return sum(map(len, partitions.values()))
 
 
-def topics_with(group: ConsumerGroup, before: Subscriber | None, after: Subscriber | None) -> set[str]:
-    """Return the topics that the group reads once a member has changed; None: it is not there before, or after."""
+def topics_with(group: ConsumerGroup, before: Iterable[Subscriber], after: Subscriber | None) -> set[str]:
+    """Return the topics that the group reads once a member has taken the place of others; None: of none."""
     named, matching = Counter(group.named), Counter(group.matching)
-    if before is not None:
-        named.subtract(before.topics)
-        matching.subtract([before.regex])
+    for each in before:
+        named.subtract(each.topics)
+        matching.subtract([each.regex])
     if after is not None:
         named.update(after.topics)
         matching.update([after.regex])

@@ -15,13 +15,14 @@ Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat (4.3).
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from magicbyte.engine.coordination.effects import Caller, Reply, Store
+from magicbyte.engine.coordination.effects import Caller, Reply, Steps, Store, StoredValue
 from magicbyte.engine.errors import ErrorCode, InvalidRegularExpressionError
-from magicbyte.engine.groups.classic.group import Group, GroupDeadline
+from magicbyte.engine.groups.classic.group import Group, GroupDeadline, refused_join
 from magicbyte.engine.groups.classic.rules import GROUP_NOT_STORED, GroupState
 from magicbyte.engine.groups.classic.usage import MEMBER_BYTES
 from magicbyte.engine.groups.consumer import records
@@ -33,48 +34,72 @@ from magicbyte.engine.groups.consumer.members import (
     JOINING,
     LEAVING,
     NEW,
+    ClassicMember,
     MemberProgress,
     MemberState,
     Partitions,
     Subscriber,
     partitions_of,
 )
+from magicbyte.engine.groups.consumer.migration import (
+    Unconvertible,
+    become_classic,
+    becomes_classic,
+    classic_records,
+    converted,
+    succeed,
+)
 from magicbyte.engine.groups.consumer.reconciliation import Owned, next_step
 from magicbyte.engine.groups.consumer.records import GroupEpoch, GroupRecord, RecordValue, ResolvedPattern, TargetEpoch
 from magicbyte.engine.groups.consumer.topic_patterns import TopicPattern
 from magicbyte.engine.groups.consumer.topics import metadata_hash
-from magicbyte.engine.groups.consumer.waiting import Expiry, Refusal, WaitingHeartbeat
-from magicbyte.engine.groups.effects import AfterStore, Effect, EndConsumerStep
+from magicbyte.engine.groups.consumer.waiting import Expiry, Refusal, WaitingRequest
+from magicbyte.engine.groups.effects import Effect, EndConsumerStep
 from magicbyte.engine.groups.records import GroupMetadataKey
 from magicbyte.engine.ports import Moment
+from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseTopicPartitions,
 )
+from magicbyte.engine.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from magicbyte.engine.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from magicbyte.engine.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from magicbyte.engine.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from magicbyte.engine.groups.table import GroupTable
 
 SESSION: Final = "consumer session"
 REVOCATION: Final = "consumer revocation"
-"""The kinds of deadlines of members."""
+JOIN: Final = "consumer join"
+SYNC: Final = "consumer sync"
+"""The kinds of deadlines of members; the last two of members that use the classic protocol."""
+DEADLINES: Final = (SESSION, REVOCATION, JOIN, SYNC)
 _RETRY_MS: Final = 500  # until a removal that could not be stored is tried again
 _LEAST_REFRESH_MS: Final = 10_000  # between two times at which the patterns of a group are resolved
 _OWN_ID: Final = 1  # version from which a client makes its member id
 
 
 class HeartbeatStep(NamedTuple):
-    """What a heartbeat changes, and its answer.
+    """What a request changes, and the answer to a heartbeat.
 
     `touches`: the member whose session timeout restarts. `resolves`: whether the group's patterns are resolved next.
+    `left`: members that are gone after `records`, so that the group becomes classic; None: it does not.
     """
 
     records: Sequence[GroupRecord]
-    response: ConsumerGroupHeartbeatResponse
+    response: ConsumerGroupHeartbeatResponse = ConsumerGroupHeartbeatResponse()
     touches: str | None = None
     resolves: bool = False
+    left: frozenset[str] | None = None
+
+    @property
+    def is_change(self) -> bool:
+        """Whether something is to be stored."""
+        return bool(self.records) or self.left is not None
 
 
 def heartbeat(table: GroupTable, caller: Caller, request: ConsumerGroupHeartbeatRequest, now: Moment) -> list[Effect]:
@@ -94,42 +119,45 @@ def _decide(table: GroupTable, caller: Caller, request: ConsumerGroupHeartbeatRe
     step = _step(table, caller, request, now)
     if isinstance(step, Refusal):
         return [_refused(caller, step)]
-    if step.records and request.group_id in table.waiting:
-        table.waiting[request.group_id].append(WaitingHeartbeat(caller, request))
+    if step.is_change and request.group_id in table.waiting:
+        table.waiting[request.group_id].append(WaitingRequest(caller, request))
         return []
     if step.touches is not None:
         extend_session(table, request.group_id, step.touches, now)
-    if not step.records:
+    if not step.is_change:
         effects: list[Effect] = [Reply(caller, step.response)]
         if step.resolves and request.group_id not in table.waiting:
             effects += _resolve(table, request.group_id, caller, now)
         return effects
-    return [_store(table, request.group_id, step.records, caller, step.response, resolves=step.resolves)]
+    return store_step(table, request.group_id, step, caller, step.response, now)
 
 
-def _store(
+def store_step(
     table: GroupTable,
     group_id: str,
-    changes: Sequence[GroupRecord],
-    caller: Caller | None = None,
-    response: ConsumerGroupHeartbeatResponse | None = None,
+    step: HeartbeatStep,
+    caller: Caller | None,
+    response: Message | None,
+    now: Moment,
     *,
-    resolves: bool = False,
-) -> Store[AfterStore | None]:
+    sync_ms: int | None = None,
+) -> list[Effect]:
     """Return the append of changes of a group, during which later changes of it wait.
 
-    `resolves`: whether its patterns are resolved after the append, before these.
+    `response`: the answer after it. `sync_ms`: see `EndConsumerStep`.
     """
     table.waiting.setdefault(group_id, [])
     classic = table.groups.get(group_id)
-    encoded: list[tuple[bytes, bytes | None]] = []
+    encoded: list[tuple[bytes, bytes | StoredValue | None]] = []
     if classic is not None and group_id not in table.consumers:
         encoded.append((GroupMetadataKey(group_id).to_bytes(), None))
     with_epochs = table.config.consumer.keeps_assignment_epochs
-    encoded += [records.encode(each, with_epochs=with_epochs) for each in changes]
+    encoded += [records.encode(each, with_epochs=with_epochs) for each in step.records]
+    if step.left is not None:
+        encoded += classic_records(table, table.consumers[group_id], step.records, step.left, now)
     partition = table.partition_of(group_id)
-    then = EndConsumerStep(group_id, tuple(changes), caller, response, resolves)
-    return Store(partition, table.terms[partition].number, tuple(encoded), then)
+    then = EndConsumerStep(group_id, tuple(step.records), caller, response, step.resolves, sync_ms, step.left)
+    return [Store(partition, table.terms[partition].number, tuple(encoded), then)]
 
 
 def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Moment, *, is_present: bool) -> list[Effect]:
@@ -139,19 +167,13 @@ def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Momen
     """
     group_id, effects = then.group_id, list[Effect]()
     if is_present and not code:
-        group = table.consumer_of(group_id)
-        for record in then.records:
-            group.replay(record)
-        _set_revocations(table, group, then.records, now)
-        classic = table.groups.get(group_id)
-        if classic is not None and classic.generation:
-            classic.become_simple()
+        effects += _apply(table, then, now)
     if then.caller is not None and then.response is not None:
         refused = GROUP_NOT_STORED.get(code, code)
         if refused is ErrorCode.REBALANCE_IN_PROGRESS:  # the append took too long
             refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        why = Refusal(refused, "the change of the group could not be stored")
-        effects.append(_refused(then.caller, why) if refused else Reply(then.caller, then.response))
+        answer = _refusal(then.caller, then.response, refused) if refused else Reply(then.caller, then.response)
+        effects.append(answer)
     if not is_present:
         return effects
     waiting = table.waiting.pop(group_id, [])
@@ -161,8 +183,10 @@ def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Momen
             table.waiting[group_id] = waiting
             return effects
     for index, each in enumerate(waiting):
-        if isinstance(each, WaitingHeartbeat):
-            effects += _decide(table, each.caller, each.request, now)
+        if isinstance(each, WaitingRequest):
+            effects += [
+                effect for effect in table.answer(each.caller, each.request, now) if not isinstance(effect, Steps)
+            ]
         else:
             effects += expire_member(table, group_id, each.what, each.member_id, now)
         if group_id in table.waiting:
@@ -174,8 +198,58 @@ def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Momen
 def dismissed(table: GroupTable, group_id: str, code: ErrorCode) -> list[Effect]:
     """Refuse all requests that wait for the pending append of a group, because its term ends."""
     waiting = table.waiting.pop(group_id, [])
-    why = Refusal(code, "another broker coordinates the group")
-    return [_refused(each.caller, why) for each in waiting if isinstance(each, WaitingHeartbeat)]
+    return [_refusal(each.caller, each.request, code) for each in waiting if isinstance(each, WaitingRequest)]
+
+
+def _apply(table: GroupTable, then: EndConsumerStep, now: Moment) -> list[Effect]:
+    """Apply changes that are stored; a classic group becomes a consumer group, or a consumer group a classic one."""
+    group_id, effects = then.group_id, list[Effect]()
+    classic = table.groups.get(group_id)
+    is_new = group_id not in table.consumers
+    is_converted = is_new and classic is not None and classic.state is not GroupState.EMPTY
+    if classic is not None and is_converted:
+        effects += succeed(table, classic)
+    elif classic is not None and is_new:
+        classic.become_simple()
+    group = table.consumer_of(group_id)
+    for record in then.records:
+        group.replay(record)
+    if then.left is not None:
+        for member_id in group.subscribers:
+            _cancel(table, group_id, member_id)
+        return effects + become_classic(table, group, then.left, now)
+    _set_revocations(table, group, then.records, now)
+    if is_converted:
+        watch_members(table, group, now)
+    if then.sync_ms is not None and isinstance(then.response, JoinGroupResponse):
+        expect_sync(table, group_id, then.response.member_id, then.sync_ms, now)
+    return effects
+
+
+def expect_sync(table: GroupTable, group_id: str, member_id: str, sync_ms: int, now: Moment) -> None:
+    """Begin the time that a member has for its SyncGroup, and its session anew."""
+    table.deadlines.cancel(GroupDeadline(group_id, JOIN, member_id))
+    extend_session(table, group_id, member_id, now)
+    table.deadlines.set(GroupDeadline(group_id, SYNC, member_id), now.monotonic_ms + sync_ms)
+
+
+def _cancel(table: GroupTable, group_id: str, member_id: str) -> None:
+    for what in DEADLINES:
+        table.deadlines.cancel(GroupDeadline(group_id, what, member_id))
+
+
+def _refusal(caller: Caller, about: Message, code: ErrorCode) -> Reply:
+    """Refuse a request, which is given by itself or by the answer to it."""
+    match about:
+        case JoinGroupRequest() | JoinGroupResponse():
+            return refused_join(caller, about.member_id, code)
+        case SyncGroupRequest():
+            return Reply(caller, SyncGroupResponse(error_code=code))
+        case HeartbeatRequest():
+            return Reply(caller, HeartbeatResponse(error_code=code))
+        case LeaveGroupRequest() | LeaveGroupResponse():
+            return Reply(caller, LeaveGroupResponse(error_code=code))
+    return _refused(caller, Refusal(code, "the change of the group could not be stored"))
 
 
 # ---- patterns
@@ -198,7 +272,7 @@ def _resolve(table: GroupTable, group_id: str, caller: Caller, now: Moment) -> l
     found_hash = metadata_hash(topics, names)
     if is_bumped or found_hash != group.metadata_hash:
         changes.append(group.record(records.GROUP, GroupEpoch(group.epoch + 1, found_hash)))
-    return [_store(table, group_id, changes)] if changes else []
+    return store_step(table, group_id, HeartbeatStep(changes), None, None, now) if changes else []
 
 
 @lru_cache(maxsize=256)
@@ -221,6 +295,10 @@ def _pattern_refusal(text: str) -> Refusal | None:
 def extend_session(table: GroupTable, group_id: str, member_id: str, now: Moment) -> None:
     """Restart the session timeout of a member."""
     timeout = table.consumer_config(group_id).session_timeout_ms
+    group = table.consumers.get(group_id)
+    subscriber = None if group is None else group.subscribers.get(member_id)
+    if subscriber is not None and subscriber.classic is not None:
+        timeout = subscriber.classic.session_timeout_ms
     table.deadlines.set(GroupDeadline(group_id, SESSION, member_id), now.monotonic_ms + timeout)
 
 
@@ -230,26 +308,30 @@ def _set_revocations(table: GroupTable, group: ConsumerGroup, changes: Sequence[
         if record.type != records.CURRENT:
             continue
         deadline = GroupDeadline(group.group_id, REVOCATION, record.member_id)
-        if isinstance(record.value, MemberProgress) and record.value.state is MemberState.UNREVOKED_PARTITIONS:
+        is_unrevoked = isinstance(record.value, MemberProgress) and (
+            record.value.state is MemberState.UNREVOKED_PARTITIONS
+        )
+        if is_unrevoked and record.member_id not in group.classic:
             timeout = group.subscribers[record.member_id].rebalance_timeout_ms
             table.deadlines.set(deadline, now.monotonic_ms + timeout)
         else:
             table.deadlines.cancel(deadline)
         if record.member_id not in group.subscribers:
-            table.deadlines.cancel(GroupDeadline(group.group_id, SESSION, record.member_id))
+            _cancel(table, group.group_id, record.member_id)
 
 
 def watch_members(table: GroupTable, group: ConsumerGroup, now: Moment) -> None:
     """Begin the sessions of all members of a group that was loaded, and the times of their revocations."""
     for member_id, subscriber in group.subscribers.items():
         extend_session(table, group.group_id, member_id, now)
-        if group.progress.get(member_id, NEW).state is MemberState.UNREVOKED_PARTITIONS:
+        is_unrevoked = group.progress.get(member_id, NEW).state is MemberState.UNREVOKED_PARTITIONS
+        if is_unrevoked and subscriber.classic is None:
             deadline = GroupDeadline(group.group_id, REVOCATION, member_id)
             table.deadlines.set(deadline, now.monotonic_ms + subscriber.rebalance_timeout_ms)
 
 
 def expire_member(table: GroupTable, group_id: str, what: str, member_id: str, now: Moment) -> list[Effect]:
-    """Remove a member whose session has ended, or that took too long to revoke partitions.
+    """Remove a member whose session has ended, or that took too long to revoke partitions, to join or to sync.
 
     The deadline is set again until the removal is stored.
     """
@@ -264,7 +346,8 @@ def expire_member(table: GroupTable, group_id: str, what: str, member_id: str, n
     if what == REVOCATION and progress.state is not MemberState.UNREVOKED_PARTITIONS:
         return []
     table.deadlines.set(deadline, now.monotonic_ms + _RETRY_MS)
-    return [_store(table, group_id, removal(table, group, member_id))]
+    changes, left = removal(table, group, [member_id])
+    return store_step(table, group_id, HeartbeatStep(changes, left=left), None, None, now)
 
 
 # ---- decisions
@@ -304,18 +387,32 @@ def _step(
 ) -> HeartbeatStep | Refusal:
     group, classic = table.consumers.get(request.group_id), table.groups.get(request.group_id)
     if group is None:
-        is_free = request.group_id not in table.shares
-        is_new = request.member_epoch == JOINING and is_free and _is_replaceable(classic)
-        if not is_new:
+        if request.member_epoch != JOINING or request.group_id in table.shares:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id}")
+        if classic is not None and classic.state is not GroupState.EMPTY:
+            return _upgraded(table, classic, caller, request, now)
         group = table.new_consumer_group(request.group_id)
     if request.member_epoch in (LEAVING, AWAY):
         return _leaving(table, group, request)
-    return _Staying(table, group, caller, request, now).step()
+    return Staying(table, group, caller, request, now).step()
 
 
-def _is_replaceable(classic: Group | None) -> bool:
-    return classic is None or (classic.state is GroupState.EMPTY and not classic.pending)
+def _upgraded(
+    table: GroupTable, classic: Group, caller: Caller, request: ConsumerGroupHeartbeatRequest, now: Moment
+) -> HeartbeatStep | Refusal:
+    """Return what makes a consumer group of a classic one, with the member that joins."""
+    if classic.is_unsettled:  # Kafka converts it, so that two members may own a partition for a while
+        return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "an assignment of the group is not complete")
+    changes = converted(table, classic)
+    if isinstance(changes, Unconvertible):
+        why = f"the classic group {classic.group_id} does not become a consumer group: {changes.why}"
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, why)
+    group = table.new_consumer_group(classic.group_id)
+    for record in changes:
+        group.replay(record)
+    step = Staying(table, group, caller, request, now).step()
+    group.forget()
+    return step if isinstance(step, Refusal) else step._replace(records=[*changes, *step.records])
 
 
 def _refused(caller: Caller, refusal: Refusal) -> Reply:
@@ -344,28 +441,39 @@ def _leaving(
     member_id, epoch = request.member_id, request.member_epoch
     response = ConsumerGroupHeartbeatResponse(member_id=member_id, member_epoch=epoch)
     if epoch == LEAVING:
-        return HeartbeatStep(removal(table, group, member_id), response)
+        changes, left = removal(table, group, [member_id])
+        return HeartbeatStep(changes, response, left=left)
     before = group.progress.get(member_id, NEW)
     assigned = {topic: dict.fromkeys(epochs, 0) for topic, epochs in before.assigned.items()}
     away = MemberProgress(AWAY, before.previous_epoch, MemberState.STABLE, assigned, {})
     return HeartbeatStep([group.record(records.CURRENT, away, member_id)], response)
 
 
-def removal(table: GroupTable, group: ConsumerGroup, member_id: str) -> list[GroupRecord]:
-    """Return the records that remove a member; the others get its partitions in the next epoch."""
-    changes = group.deletion_of_member(member_id)
-    subscriber = group.subscribers[member_id]
-    if subscriber.regex and group.matching[subscriber.regex] == 1:
-        changes.append(group.record(records.PATTERN, None, subscriber.regex))
-    topics = topics_with(group, subscriber, None)
+def removal(
+    table: GroupTable, group: ConsumerGroup, member_ids: Sequence[str]
+) -> tuple[list[GroupRecord], frozenset[str] | None]:
+    """Return the records that remove members; the others get their partitions in the next epoch.
+
+    Instead of records, return the members that leave, if the group becomes a classic one.
+    """
+    left = frozenset(member_ids)
+    if becomes_classic(table, group, left):
+        return [], left
+    changes, leaving = list[GroupRecord](), [group.subscribers[each] for each in member_ids]
+    for member_id in member_ids:
+        changes += group.deletion_of_member(member_id)
+    for regex, count in Counter(each.regex for each in leaving if each.regex).items():
+        if group.matching[regex] == count:
+            changes.append(group.record(records.PATTERN, None, regex))
+    topics = topics_with(group, leaving, None)
     epoch = group.epoch + 1
     changes.append(group.record(records.GROUP, GroupEpoch(epoch, metadata_hash(table.topics, topics))))
-    if len(group.subscribers) == 1 and table.config.consumer.closes_empty:
+    if len(group.subscribers) == len(left) and table.config.consumer.closes_empty:
         changes.append(group.record(records.TARGET, TargetEpoch(epoch, 0)))
-    return changes
+    return changes, None
 
 
-class _Staying:
+class Staying:
     """The decision about a heartbeat of a member that joins or stays."""
 
     def __init__(
@@ -448,7 +556,8 @@ class _Staying:
         known = self.group.static.get(instance_id)
         if known is None:
             return None
-        if self.group.progress.get(known, NEW).epoch != AWAY:
+        is_classic = known in self.group.classic
+        if not is_classic and self.group.progress.get(known, NEW).epoch != AWAY:
             return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, f"instance {instance_id} is a member")
         self.replaced = known
         return None
@@ -467,7 +576,12 @@ class _Staying:
             if request.rebalance_timeout_ms == -1
             else request.rebalance_timeout_ms,
             assignor=before.assignor if request.server_assignor is None else request.server_assignor,
+            classic=self._classic_data(),
         )
+
+    def _classic_data(self) -> ClassicMember | None:
+        """Return what the member is known to have sent by the classic protocol."""
+        return None
 
     def _begin(self, before: Subscriber | None) -> MemberProgress:
         """Return the progress of the member before this heartbeat. A static one that returns is a new member."""
@@ -478,7 +592,7 @@ class _Staying:
         self.changes += group.deletion_of_member(self.replaced)
         self._add(records.MEMBER, before, self.member_id)
         self._add(records.TARGET_OF_MEMBER, group.targets.get(self.replaced, {}), self.member_id)
-        progress = MemberProgress(JOINING, old.previous_epoch, old.state, old.assigned, old.revoking)
+        progress = MemberProgress(JOINING, 0, old.state, old.assigned, old.revoking)
         self._add(records.CURRENT, progress, self.member_id)
         return progress
 
@@ -514,7 +628,7 @@ class _Staying:
             is_bumped = True
         version = topics.version
         if is_bumped or group.checked_version is not version:
-            names = topics_with(group, before, subscriber)
+            names = topics_with(group, () if before is None else (before,), subscriber)
             self.hash = metadata_hash(topics, names)
             if self.hash == group.metadata_hash:
                 group.checked_version = version

@@ -31,8 +31,23 @@ class MemberState(enum.IntEnum):
     UNKNOWN = 127  # of a later release
 
 
+class ClassicMember(Struct, frozen=True):
+    """What a member that uses the classic protocol sent in its JoinGroup: names and metadata of its protocols."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+    @property
+    def protocol(self) -> str:
+        """The protocol that it prefers, in whose name it gets its assignment."""
+        return self.protocols[0][0]
+
+
 class Subscriber(Struct, frozen=True):
-    """The subscription of a member, and what it says about itself. `topics` are sorted. `regex`: "" for none."""
+    """The subscription of a member, and what it says about itself. `topics` are sorted. `regex`: "" for none.
+
+    `classic`: of a member that uses the classic protocol.
+    """
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -42,12 +57,15 @@ class Subscriber(Struct, frozen=True):
     regex: str = ""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
+    classic: ClassicMember | None = None
 
     @property
     def weight(self) -> int:
         """The approximate bytes in memory besides a fixed number."""
         texts = (self.instance_id, self.rack_id, self.client_id, self.client_host, self.regex, self.assignor)
-        return sum(len(each) for each in texts if each) + sum(len(each) for each in self.topics)
+        protocols = () if self.classic is None else self.classic.protocols
+        sent = sum(len(name) + len(metadata) for name, metadata in protocols)
+        return sum(len(each) for each in texts if each) + sum(len(each) for each in self.topics) + sent
 
 
 class MemberProgress(Struct, frozen=True):

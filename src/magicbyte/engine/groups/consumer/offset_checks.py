@@ -30,10 +30,12 @@ def commit_refusal(table: GroupTable, group: ConsumerGroup, version: int, reques
         return ErrorCode.NONE
     if member_id not in group.subscribers:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    if version < OFFSET_COMMIT_WITH_EPOCH:
+    is_classic = group.subscribers[member_id].classic is not None
+    if version < OFFSET_COMMIT_WITH_EPOCH and not is_classic:
         return ErrorCode.UNSUPPORTED_VERSION
     places = ((topic.name, [each.partition_index for each in topic.partitions]) for topic in request.topics)
-    return _epoch_refusal(table, group.progress.get(member_id, NEW), epoch, places)
+    code = _epoch_refusal(table, group.progress.get(member_id, NEW), epoch, places)
+    return ErrorCode.ILLEGAL_GENERATION if code and is_classic else code
 
 
 def transactional_refusal(
@@ -47,7 +49,8 @@ def transactional_refusal(
         return ErrorCode.UNKNOWN_MEMBER_ID
     places = ((topic.name, [each.partition_index for each in topic.partitions]) for topic in request.topics)
     code = _epoch_refusal(table, group.progress.get(member_id, NEW), epoch, places)
-    return ErrorCode.ILLEGAL_GENERATION if code and version < _TRANSACTIONAL_WITH_EPOCH else code
+    is_older = version < _TRANSACTIONAL_WITH_EPOCH or group.subscribers[member_id].classic is not None
+    return ErrorCode.ILLEGAL_GENERATION if code and is_older else code
 
 
 def fetch_refusal(group: ConsumerGroup, version: int, asked: OffsetFetchRequestGroup) -> ErrorCode:
@@ -58,8 +61,10 @@ def fetch_refusal(group: ConsumerGroup, version: int, asked: OffsetFetchRequestG
         return ErrorCode.UNKNOWN_SERVER_ERROR
     if asked.member_id not in group.subscribers:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    is_current = asked.member_epoch == group.progress.get(asked.member_id, NEW).epoch
-    return ErrorCode.NONE if is_current else ErrorCode.STALE_MEMBER_EPOCH
+    if asked.member_epoch == group.progress.get(asked.member_id, NEW).epoch:
+        return ErrorCode.NONE
+    is_classic = group.subscribers[asked.member_id].classic is not None
+    return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
 
 def _epoch_refusal(

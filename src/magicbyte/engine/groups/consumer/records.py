@@ -10,11 +10,20 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from magicbyte.engine.coordination.stored import read_stored, write_stored
-from magicbyte.engine.groups.consumer.members import Held, MemberProgress, MemberState, Partitions, Subscriber
+from magicbyte.engine.groups.consumer.members import (
+    ClassicMember,
+    Held,
+    MemberProgress,
+    MemberState,
+    Partitions,
+    Subscriber,
+)
 from magicbyte.engine.protocol.message import Message
 from magicbyte.engine.protocol.stored import consumer_group_current_member_assignment as current
 from magicbyte.engine.protocol.stored import consumer_group_target_assignment_member as target
 from magicbyte.engine.protocol.stored.consumer_group_member_metadata import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
 )
@@ -32,9 +41,6 @@ from magicbyte.engine.protocol.stored.consumer_group_target_assignment_metadata 
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from magicbyte.engine.wire.reader import Reader
-
-_NO_CLASSIC_MEMBER: Final = ((0, b"\0"),)
-"""The tagged field of a member without data of the classic protocol, which Kafka writes although it is null."""
 
 
 class GroupEpoch(NamedTuple):
@@ -136,7 +142,7 @@ def _stored(value: RecordValue | None, with_epochs: bool) -> Message | None:
                 subscribed_topic_regex=value.regex or None,
                 rebalance_timeout_ms=value.rebalance_timeout_ms,
                 server_assignor=value.assignor,
-                unknown_tags=_NO_CLASSIC_MEMBER,
+                classic_member_metadata=None if value.classic is None else _classic(value.classic),
             )
         case MemberProgress():
             return current.ConsumerGroupCurrentMemberAssignmentValue(
@@ -153,6 +159,19 @@ def _stored(value: RecordValue | None, with_epochs: bool) -> Message | None:
                 ]
             )
     raise TypeError(value)
+
+
+def _classic(member: ClassicMember) -> ClassicMemberMetadata:
+    protocols = [ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols]
+    return ClassicMemberMetadata(session_timeout_ms=member.session_timeout_ms, supported_protocols=protocols)
+
+
+def _read_classic(stored: ClassicMemberMetadata | None) -> ClassicMember | None:
+    """Return the data of a member that uses the classic protocol; None if the field is null, empty or missing."""
+    if stored is None or not stored.supported_protocols:
+        return None
+    protocols = tuple((each.name, bytes(each.metadata)) for each in stored.supported_protocols)
+    return ClassicMember(stored.session_timeout_ms, protocols)
 
 
 def _held(held: Held, with_epochs: bool) -> list[current.TopicPartitions]:
@@ -207,6 +226,7 @@ def _read(kind: int, data: bytes) -> RecordValue:
             regex=member.subscribed_topic_regex or "",
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             assignor=member.server_assignor,
+            classic=_read_classic(member.classic_member_metadata),
         )
     stored = read_stored(current.ConsumerGroupCurrentMemberAssignmentValue, data, 0)
     known = stored.state in MemberState.__members__.values()

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from magicbyte.engine.coordination.effects import Caller
 from magicbyte.engine.errors import ErrorCode
-from magicbyte.engine.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from magicbyte.engine.protocol.message import Message
 
 
-class WaitingHeartbeat(NamedTuple):
+class WaitingRequest(NamedTuple):
     """A request that waits for the pending append of its group."""
 
     caller: Caller
-    request: ConsumerGroupHeartbeatRequest
+    request: Message
 
 
 class Expiry(NamedTuple):
