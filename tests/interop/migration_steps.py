@@ -347,6 +347,7 @@ def mixed_conversation(address: str, *parts: str) -> list[Said]:
             for part in parts or PARTS:
                 await PARTS[part](script)
             before = len(script.said)
+            await asyncio.sleep(INTERVAL_S)  # the last records are stored without an answer that waits for them
             await script.stored()
             # Kafka 4 also stores a classic group when it hears of it
             rows = [row for _, row in script.said[before:] if row[:2] != (2, (3, "", 0, None, None))]

@@ -16,6 +16,7 @@ from magicbyte.engine.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from magicbyte.engine.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from magicbyte.testing import Broker, Cluster
 from server.broker.serving import Peer
 
@@ -108,6 +109,8 @@ def test_each_broker_of_a_cluster_knows_the_settings_of_groups() -> None:
     async def work(cluster: Cluster) -> None:
         addresses = cluster.bootstrap_servers.split(",")
         assert await change(addresses[0], (HEARTBEAT, "200")) == [0]
+        for address in addresses:  # a broker has a coordinator from the first such request
+            await (await peer_of(address)).ask(ListGroupsRequest(), 4, ListGroupsResponse)
         for number in cluster.running:
             told = cluster.brokers[number].served.groups.coordinator.consumer_config
             while told("g").heartbeat_interval_ms != 200:

@@ -100,7 +100,7 @@ class EndConsumerStep(Struct, frozen=True):
 
     `resolves`: whether patterns of topic names are resolved next, among the topics that the caller may describe.
     `sync_ms`: the time that a member that joined by the classic protocol has for its SyncGroup. `left`: the members
-    that are gone, and with them all that use the consumer protocol: what is left becomes a classic group.
+    that are gone, and with them all that use the consumer protocol: the group becomes a classic one.
     """
 
     group_id: str

@@ -285,7 +285,7 @@ def test_a_member_that_does_not_sync_or_join_in_time_is_removed() -> None:
     assert world.beat(member, joined.generation_id) is ErrorCode.UNKNOWN_MEMBER_ID, "no join"
 
 
-def test_after_a_failover_both_kinds_go_on() -> None:
+def test_both_kinds_stay_after_a_failover() -> None:
     world = world_with()
     member = shared_group(world)
     world.load(0)

@@ -228,11 +228,6 @@ def test_histories_have_conversions_both_ways() -> None:
 # ---- planted bugs
 
 
-def run_all() -> None:
-    for seed in range(SEEDS):
-        History(seed).run()
-
-
 def _without_assignment(_table: object, partitions: object) -> dict[Any, Any]:
     return {}
 
@@ -245,16 +240,11 @@ def _owns_nothing(_table: object, _partitions: object) -> dict[Any, Any]:
     return {}
 
 
-def _ignores_state(group: ConsumerGroup, member_id: str) -> bool:
-    return False
-
-
 BUGS: tuple[tuple[str, Any, str, Callable[..., Any]], ...] = (
     ("a conversion forgets assignments", migration, "partitions_by_id", _without_assignment),
     ("owned partitions of a JoinGroup are not read", classic_members, "partitions_by_id", _owns_nothing),
     ("a consumer group never becomes classic", heartbeat, "becomes_classic", _never),
     ("partitions of others are given", ConsumerGroup, "is_free", _all_is_free),
-    ("classic members are not told to join", classic_members, "_must_join", _ignores_state),
 )
 
 
@@ -264,4 +254,4 @@ def test_a_planted_bug_is_found(
 ) -> None:
     monkeypatch.setattr(owner, attribute, bug)
     with pytest.raises(AssertionError):
-        run_all()
+        any(History(seed).run() for seed in range(SEEDS))

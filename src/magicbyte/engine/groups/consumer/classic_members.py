@@ -244,14 +244,13 @@ def leave(
 ) -> list[Effect]:
     """Remove members, whatever their protocol; answer when that is stored."""
     leaving, answers = dict[str, None](), list[MemberResponse]()
-    for each in members:
-        member_id = each.member_id or group.static.get(each.group_instance_id or "", "")
-        code = member_fault(group, member_id, each.group_instance_id if each.member_id else None)
+    for identity in members:
+        given_id, instance_id = identity.member_id, identity.group_instance_id
+        member_id = given_id or group.static.get(instance_id or "", "")
+        code = member_fault(group, member_id, instance_id if given_id else None)
         if not code:
             leaving[member_id] = None
-        answers.append(
-            MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=code)
-        )
+        answers.append(MemberResponse(member_id=given_id, group_instance_id=instance_id, error_code=code))
     response = LeaveGroupResponse(members=answers)
     if caller.version < _EACH_LEAVES:
         response = LeaveGroupResponse(error_code=answers[0].error_code)

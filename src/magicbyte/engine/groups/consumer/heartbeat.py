@@ -184,9 +184,8 @@ def stored(table: GroupTable, then: EndConsumerStep, code: ErrorCode, now: Momen
             return effects
     for index, each in enumerate(waiting):
         if isinstance(each, WaitingRequest):
-            effects += [
-                effect for effect in table.answer(each.caller, each.request, now) if not isinstance(effect, Steps)
-            ]
+            answered = table.answer(each.caller, each.request, now)
+            effects += [effect for effect in answered if not isinstance(effect, Steps)]
         else:
             effects += expire_member(table, group_id, each.what, each.member_id, now)
         if group_id in table.waiting:
@@ -227,7 +226,7 @@ def _apply(table: GroupTable, then: EndConsumerStep, now: Moment) -> list[Effect
 
 
 def expect_sync(table: GroupTable, group_id: str, member_id: str, sync_ms: int, now: Moment) -> None:
-    """Begin the time that a member has for its SyncGroup, and its session anew."""
+    """Begin the time that a member has for its SyncGroup, and restart its session."""
     table.deadlines.cancel(GroupDeadline(group_id, JOIN, member_id))
     extend_session(table, group_id, member_id, now)
     table.deadlines.set(GroupDeadline(group_id, SYNC, member_id), now.monotonic_ms + sync_ms)

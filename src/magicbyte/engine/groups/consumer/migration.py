@@ -59,17 +59,17 @@ def converted(table: GroupTable, classic: Group) -> list[GroupRecord] | Unconver
         return Unconvertible(f"its protocol type is {classic.protocol_type!r}")
     if len(classic.members) > config.max_size:
         return Unconvertible(f"it has more than {config.max_size} members")
-    found = list[tuple[str, Subscriber, Partitions]]()
+    members = list[tuple[str, Subscriber, Partitions]]()
     for member in classic.members.values():
         try:
-            found.append((member.member_id, *_member(table, classic, member)))
+            members.append((member.member_id, *_member(table, classic, member)))
         except CorruptRecordError as error:
             return Unconvertible(f"member {member.member_id}: {error}")
         except _UserDataError:
             return Unconvertible("its assignments have user data, which would be lost")
-    names = {topic for _, subscriber, _ in found for topic in subscriber.topics}
+    names = {topic for _, subscriber, _ in members for topic in subscriber.topics}
     epoch = GroupEpoch(classic.generation, metadata_hash(table.topics, names))
-    return list(_records(classic.group_id, epoch, found))
+    return list(_records(classic.group_id, epoch, members))
 
 
 class _UserDataError(Exception):
