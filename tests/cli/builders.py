@@ -30,6 +30,7 @@ from magicbyte.engine.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from magicbyte.engine.protocol.messages.share_group_describe import DescribedGroup, ShareGroupDescribeResponse
 from magicbyte.engine.records.entry import entries
 
 FETCH, LIST_OFFSETS = 1, 2
@@ -152,6 +153,12 @@ class Groups(ScriptedBroker):
     def __init__(self, manner: str = "new", versions: dict[int, range] | None = None) -> None:
         super().__init__(manner, versions)
         self.answers |= {2: self.list_offsets, 8: self.offset_commit, 9: self.offset_fetch, 10: self.coordinator}
+        self.answers[77] = self.no_share_group
+
+    def no_share_group(self, request: Any, version: int) -> ShareGroupDescribeResponse:
+        return ShareGroupDescribeResponse(
+            groups=[DescribedGroup(group_id=each, error_code=69) for each in request.group_ids]
+        )
 
     def coordinator(self, request: Any, version: int) -> FindCoordinatorResponse:
         return FindCoordinatorResponse(node_id=7, host="127.0.0.1", port=self.port)

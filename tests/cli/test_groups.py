@@ -17,6 +17,8 @@ from magicbyte.access.client import Client, admin
 from magicbyte.access.client.groups import Committed, commit_offsets
 from magicbyte.access.client.produce import send
 from magicbyte.engine.protocol.messages import consumer_group_describe as new
+from magicbyte.engine.protocol.messages import describe_share_group_offsets as share_offsets
+from magicbyte.engine.protocol.messages import share_group_describe as sharing
 from magicbyte.engine.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from magicbyte.engine.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -305,10 +307,10 @@ def test_a_group_of_the_new_protocol_is_described_by_its_own_request() -> None:
     ]  # fmt: skip
 
 
-def test_a_share_group_is_said_to_be_one() -> None:
+def test_a_streams_group_is_said_to_be_one() -> None:
     broker = Groups()
     broker.answers[9] = lambda *_: OffsetFetchResponse()
-    broker.answers[16] = lambda *_: ListGroupsResponse(groups=[ListedGroup(group_id="g", group_type="Share")])
+    broker.answers[16] = lambda *_: ListGroupsResponse(groups=[ListedGroup(group_id="g", group_type="Streams")])
     broker.answers[15] = lambda *_: DescribeGroupsResponse(groups=[DescribedGroup(group_id="g", error_code=69)])
     broker.answers[69] = lambda *_: new.ConsumerGroupDescribeResponse(
         groups=[new.DescribedGroup(group_id="g", error_code=69)]
@@ -316,7 +318,35 @@ def test_a_share_group_is_said_to_be_one() -> None:
     with scripted(broker) as address:
         result = run("groups", "describe", "-b", address, "g")
     assert result.exit_code == 2
-    assert "group 'g': GROUP_ID_NOT_FOUND (69): it is a share group" in result.stderr
+    assert "group 'g': GROUP_ID_NOT_FOUND (69): it is a streams group" in result.stderr
+
+
+def test_a_share_group_is_described_and_deleted_and_its_offsets_are_not_reset() -> None:
+    broker = Groups()
+    missing = new.ConsumerGroupDescribeResponse(groups=[new.DescribedGroup(group_id="g", error_code=69)])
+    broker.answers[69] = lambda *_: missing
+    assigned = sharing.Assignment(topic_partitions=[sharing.TopicPartitions(topic_name="topic", partitions=(0, 1))])
+    member = sharing.Member(member_id="m", client_id="c", client_host="/h", assignment=assigned)
+    group = sharing.DescribedGroup(group_id="g", group_state="Stable", assignor_name="simple", members=[member])
+    broker.answers[77] = lambda *_: sharing.ShareGroupDescribeResponse(groups=[group])
+    rows = [
+        share_offsets.DescribeShareGroupOffsetsResponsePartition(partition_index=at, start_offset=5 - 6 * at)
+        for at in (0, 1)
+    ]
+    topic = share_offsets.DescribeShareGroupOffsetsResponseTopic(topic_name="topic", partitions=rows)
+    of_group = share_offsets.DescribeShareGroupOffsetsResponseGroup(group_id="g", topics=[topic])
+    broker.answers[90] = lambda *_: share_offsets.DescribeShareGroupOffsetsResponse(groups=[of_group])
+    with scripted(broker) as address:
+        found = described(address, "g")
+        reset = run("groups", "reset-offsets", "-b", address, "g", "--to-earliest")
+        refused = run("groups", "delete", "-b", address, "g")
+    assert (found["kind"], found["state"], found["assignor"]) == ("share", "Stable", "simple")
+    assert [(each["offset"], each["lag"], each["member"]) for each in found["partitions"]] == [
+        (5, 4, "m"), (None, None, "m"),
+    ]  # fmt: skip
+    assert reset.exit_code == 2
+    assert "it is a share group" in reset.stderr
+    assert "NON_EMPTY_GROUP" in refused.stderr
 
 
 def test_a_group_that_gets_a_member_meanwhile_is_the_brokers_refusal() -> None:

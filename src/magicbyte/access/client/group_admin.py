@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from magicbyte.access.client.client import BrokerNode, Client, only
-from magicbyte.access.client.groups import TopicPartition
+from magicbyte.access.client.groups import Committed, TopicPartition
 from magicbyte.engine.errors import BrokerError, CorruptRecordError, ErrorCode
 from magicbyte.engine.groups.consumer_protocol import Assignment
 from magicbyte.engine.internal_topics import OFFSETS_TOPIC
@@ -25,9 +25,19 @@ from magicbyte.engine.protocol.messages.consumer_group_describe import (
 )
 from magicbyte.engine.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from magicbyte.engine.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from magicbyte.engine.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponse,
+)
 from magicbyte.engine.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from magicbyte.engine.protocol.messages.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
 
 _CONSUMER: Final = "consumer"
+SHARE: Final = "share"
 _NOT_OF_THE_NEW_PROTOCOL: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 _NO_SUCH_GROUP: Final = "Dead"
 
@@ -61,7 +71,7 @@ class GroupMember(Struct, frozen=True):
 class DescribedGroup(Struct, frozen=True):
     """A group as its coordinator returns it. `state` is Dead, without members, for an unknown group.
 
-    `kind`: classic, or consumer for a group of KIP-848's protocol. `assignor` is "" if there is none.
+    `kind`: classic, consumer for a group of KIP-848's protocol, or share. `assignor` is "" if there is none.
     """
 
     name: str
@@ -121,9 +131,13 @@ async def describe_group(client: Client, name: str) -> DescribedGroup:
     async def ask(node: BrokerNode) -> DescribedGroup:
         connection = await client.connection(node)
         if connection.versions.latest(APIS[ApiKey.CONSUMER_GROUP_DESCRIBE]) is not None:
-            found = await _describe_new(client, node, name)
-            if found is not None:
-                return found
+            group = await _describe_new(client, node, name)
+            if group is not None:
+                return group
+        if connection.versions.latest(APIS[ApiKey.SHARE_GROUP_DESCRIBE]) is not None:
+            group = await _describe_share(client, node, name)
+            if group is not None:
+                return group
         return await _describe_classic(client, node, name)
 
     return await client.at_coordinator(name, ask)
@@ -147,6 +161,47 @@ async def _describe_new(client: Client, node: BrokerNode, name: str) -> Describe
         for member in group.members
     )
     return DescribedGroup(name, group.group_state, _CONSUMER, _CONSUMER, group.assignor_name, node, members)
+
+
+async def _describe_share(client: Client, node: BrokerNode, name: str) -> DescribedGroup | None:
+    """Return a share group (KIP-932), or None if it is of another kind."""
+    request = ShareGroupDescribeRequest(group_ids=[name])
+    group = only((await client.ask(node, request, ShareGroupDescribeResponse)).groups, "groups")
+    if group.error_code in _NOT_OF_THE_NEW_PROTOCOL:
+        return None
+    _check(f"describe group {name}", group.error_code, node, group.error_message)
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            None,
+            member.client_id,
+            member.client_host,
+            tuple((of.topic_name, index) for of in member.assignment.topic_partitions for index in of.partitions),
+        )
+        for member in group.members
+    )
+    return DescribedGroup(name, group.group_state, SHARE, SHARE, group.assignor_name, node, members)
+
+
+async def share_offsets(client: Client, name: str) -> dict[TopicPartition, Committed]:
+    """Return the start offsets of a share group, before which all records are done.
+
+    Raises BrokerError and NetworkError.
+    """
+
+    async def ask(node: BrokerNode) -> dict[TopicPartition, Committed]:
+        asked = DescribeShareGroupOffsetsRequestGroup(group_id=name, topics=None)
+        request = DescribeShareGroupOffsetsRequest(groups=[asked])
+        group = only((await client.ask(node, request, DescribeShareGroupOffsetsResponse)).groups, "groups")
+        _check(f"describe offsets of group {name}", group.error_code, node, group.error_message)
+        return {
+            (topic.topic_name, part.partition_index): Committed(part.start_offset, "")
+            for topic in group.topics
+            for part in topic.partitions
+            if not part.error_code and part.start_offset >= 0
+        }
+
+    return await client.at_coordinator(name, ask)
 
 
 async def _describe_classic(client: Client, node: BrokerNode, name: str) -> DescribedGroup:

@@ -9,7 +9,14 @@ from typing import Any, Final, Literal, NoReturn
 from msgspec import Struct, field
 
 from magicbyte.access.client.client import Client
-from magicbyte.access.client.group_admin import DescribedGroup, GroupMember, describe_group, list_groups
+from magicbyte.access.client.group_admin import (
+    SHARE,
+    DescribedGroup,
+    GroupMember,
+    describe_group,
+    list_groups,
+    share_offsets,
+)
 from magicbyte.access.client.groups import (
     Committed,
     TopicPartition,
@@ -25,7 +32,7 @@ from magicbyte.engine.protocol.api_key import ApiKey
 Json = dict[str, Any]
 Kind = Literal["earliest", "latest", "offset", "datetime", "shift"]
 
-OTHER_KINDS: Final = ("share", "streams")
+OTHER_KINDS: Final = ("streams",)
 _TIMES_KNOWN: Final = 1  # the first version of ListOffsets that searches by record timestamps
 
 
@@ -178,6 +185,8 @@ async def _reported(client: Client, name: str, *, zookeeper: bool) -> ReportedGr
         described = await describe_group(client, name)
     except UnsupportedVersionError:
         described = None
+    if described is not None and described.kind == SHARE:
+        return ReportedGroup(name, described, await share_offsets(client, name))
     group = ReportedGroup(name, described, await committed_offsets(client, name, None))
     if zookeeper or not group.offsets:
         group.in_zookeeper = await zookeeper_offsets(client, name)
@@ -275,6 +284,9 @@ async def reset_offsets(
 async def _group_to_reset(client: Client, name: str, *, wanted: bool, zookeeper: bool) -> ReportedGroup:
     """Return a group; an unknown one is created by its first offsets if topics are given (`wanted`)."""
     group = await _reported(client, name, zookeeper=zookeeper)
+    if group.described is not None and group.described.kind == SHARE:
+        detail = "it is a share group, whose offsets this command does not reset; Kafka's own tools do"
+        raise BrokerError(f"group {name!r}", ErrorCode.GROUP_ID_NOT_FOUND, broker="the cluster", detail=detail)
     if not (group.exists or wanted):
         await _not_found(client, name)
     return group
