@@ -51,7 +51,7 @@ def a_repair_that_is_not_made(patch: Patch) -> None:
     patch.setattr(scrubbing, "agreed", lambda *_: Agreement(None))
 
 
-@planted(ScrubHistory, 18)
+@planted(ScrubHistory, 60)
 def a_recovery_that_cuts_committed_records(patch: Patch) -> None:
     """As Kafka's does: the replica that lost records may lead afterwards."""
     patch.setattr(loading, "_end_before", lambda *_: 1 << 62)

@@ -16,7 +16,7 @@ from simulation.transaction_histories import INPUTS, OUTPUTS, Fetched, Transacti
 FIGURES = Path(__file__).with_name("transaction_figures.json")
 
 
-@pytest.mark.parametrize(("protocol", "seed"), [pytest.param("0.11.0", 3, marks=pytest.mark.slow), ("2.8", 6)])
+@pytest.mark.parametrize(("protocol", "seed"), [pytest.param("0.11.0", 5, marks=pytest.mark.slow), ("2.8", 6)])
 def test_transactions_are_whole_and_offsets_count_once_whatever_happens(protocol: str, seed: int) -> None:
     history = TransactionHistory(seed, transactions=40, protocol=protocol)
     history.run()
