@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, Final, NamedTuple
 
 from magicbyte.access.client.connection import Connection
@@ -12,6 +13,9 @@ from magicbyte.engine.cluster.acls import AclOperation, Pattern, Permission, Res
 from magicbyte.engine.errors import ErrorCode, NetworkError, UnsupportedVersionError
 from magicbyte.engine.protocol import APIS, Message
 from magicbyte.engine.protocol.messages import create_acls, create_topics, delete_acls, list_groups, metadata, produce
+from magicbyte.engine.protocol.messages.alter_configs import AlterConfigsRequest
+from magicbyte.engine.protocol.messages.describe_configs import DescribeConfigsRequest
+from magicbyte.engine.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from magicbyte.engine.protocol.outcomes import codes_of
 from magicbyte.engine.records.columns import Record
 from magicbyte.engine.records.encode import Format, encode_records
@@ -19,6 +23,8 @@ from server.broker.test_rights import REFUSED
 
 ALICE: Final = "User:alice"
 ANY: Final = 1
+OF_SETTINGS: Final = (AlterConfigsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest)
+GROUP_SETTINGS: Final = 32  # of ConfigResource: a group
 NO_RIGHT: Final = "no right"  # in which each version is asked, otherwise every third
 RESOURCES: Final = (
     (ResourceType.TOPIC, "t"), (ResourceType.GROUP, "g"), (ResourceType.TRANSACTIONAL_ID, "x"),
@@ -78,6 +84,15 @@ def creations(given: list[Given]) -> list[create_acls.AclCreation]:
     ]  # fmt: skip
 
 
+def without_groups_as_resources(message: Message) -> Message:
+    """Return a request about settings without groups: a release before 4.0 refuses all of such a request."""
+    if not isinstance(message, OF_SETTINGS):
+        return message
+    known = copy(message)
+    known.resources = [each for each in message.resources if each.resource_type != GROUP_SETTINGS]  # type: ignore[assignment]
+    return known
+
+
 class Asking:
     """Two connections to one broker: of a super user, and of alice, whose one is reopened if a broker ends it."""
 
@@ -128,12 +143,13 @@ class Asking:
             api = APIS[message.API_KEY]
             collect = codes_of(api.response)
             assert collect is not None
+            asked = without_groups_as_resources(message)
             for version in api.versions if situation == NO_RIGHT else api.versions[::3]:
                 if isinstance(message, produce.ProduceRequest):  # a real broker stumbles over none
                     form = Format.V0 if version < 2 else Format.V1 if version < 3 else Format.V2
                     message.topic_data[0].partition_data[0].records = encode_records([RECORD], form)
                 try:
-                    answer = await self.ask(message, version)
+                    answer = await self.ask(asked, version)
                 except UnsupportedVersionError:
                     continue
                 told: list[int] = []
