@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -16,9 +16,11 @@ from magicbyte.engine.sharing.share_partition import (
     REJECT,
     RELEASE,
     RENEW,
+    AcquiredRun,
     DeliveryChange,
     LogBatch,
     RecordAcknowledgement,
+    Run,
     SharePartition,
     ShareRules,
     Wanted,
@@ -318,7 +320,16 @@ class Model:
         kinds = [self.random.choice([GAP, ACCEPT, RELEASE, REJECT, ACCEPT]) for _ in range(first, last + 1)]
         change = self.shared.acknowledge(member, [RecordAcknowledgement(first, last, kinds)], self.now)
         assert isinstance(change, DeliveryChange), change
+        stored = {offset: each.state for each in change.batches for offset in range(each.first, each.last + 1)}
+        for offset, kind in zip(range(first, last + 1), kinds, strict=True):
+            assert stored[offset] == self.state_after(kind, offset), "acknowledged means gone"
         self.pending.append(change)
+
+    def state_after(self, kind: int, offset: int) -> DeliveryState:
+        if kind == ACCEPT:
+            return DeliveryState.ACKNOWLEDGED
+        is_again = kind == RELEASE and self.count[offset] < self.rules.delivery_limit
+        return DeliveryState.AVAILABLE if is_again else DeliveryState.ARCHIVED
 
     def settle(self) -> None:
         if not self.pending:
@@ -403,7 +414,7 @@ def test_histories() -> None:
 
 
 class TwiceAcquired(SharePartition):
-    def _acquired(self, run, member, now_ms):  # type: ignore[no-untyped-def]
+    def _acquired(self, run: Run, member: str, now_ms: int) -> Run:
         found = super()._acquired(run, member, now_ms)
         if found.first % 7 == 3:
             found.state = DeliveryState.AVAILABLE
@@ -412,18 +423,18 @@ class TwiceAcquired(SharePartition):
 
 
 class UncountedDeliveries(SharePartition):
-    def _released(self, run):  # type: ignore[no-untyped-def]
+    def _released(self, run: Run) -> DeliveryState:
         run.count -= run.count > 1
         return super()._released(run)
 
 
 class ForgottenLimit(SharePartition):
-    def _released(self, run):  # type: ignore[no-untyped-def]
+    def _released(self, run: Run) -> DeliveryState:
         return DeliveryState.AVAILABLE
 
 
 class ReleasedWhilePending(SharePartition):
-    def release(self, member):  # type: ignore[no-untyped-def]
+    def release(self, member: str) -> DeliveryChange | None:
         for each in self.runs:
             if each.member == member and each.becomes is not None:
                 each.becomes = None
@@ -431,14 +442,14 @@ class ReleasedWhilePending(SharePartition):
 
 
 class LostRecords(SharePartition):
-    def roll_back(self, change):  # type: ignore[no-untyped-def]
+    def roll_back(self, change: DeliveryChange) -> None:
         super().roll_back(change)
         for each in change.runs:
             each.deadline_ms += 1
 
 
 class StartTooFar(SharePartition):
-    def _advance(self):  # type: ignore[no-untyped-def]
+    def _advance(self) -> None:
         super()._advance()
         if self._runs and self._runs[0].state is DeliveryState.ACQUIRED and len(self._runs) > 3:
             self.start = self._runs[0].last + 1
@@ -446,24 +457,26 @@ class StartTooFar(SharePartition):
 
 
 class NoMerging(SharePartition):
-    def acquire(self, member, found, wanted, now_ms, *, asked=None):  # type: ignore[no-untyped-def]
-        return super().acquire(member, found, wanted._replace(most=wanted.most + 1), now_ms, asked=asked) * 2
+    def acquire(
+        self, member: str, read: Sequence[LogBatch], wanted: Wanted, now_ms: int, *, asked: int | None = None
+    ) -> list[AcquiredRun]:
+        return super().acquire(member, read, wanted._replace(most=wanted.most + 1), now_ms, asked=asked) * 2
 
 
 class ReleasedAcknowledged(SharePartition):
-    def _after(self, kind, run):  # type: ignore[no-untyped-def]
+    def _after(self, kind: int, run: Run) -> DeliveryState:
         return super()._after(RELEASE if run.size == 2 else kind, run)
 
 
 class ForgottenStates(SharePartition):
-    def __init__(self, start, batches, rules):  # type: ignore[no-untyped-def]
+    def __init__(self, start: int, batches: Iterable[StateBatch], rules: ShareRules) -> None:
         super().__init__(start, [each for each in batches if each.first % 3], rules)
 
 
 @pytest.mark.parametrize(
     "planted",
     [TwiceAcquired, UncountedDeliveries, ForgottenLimit, ReleasedWhilePending, LostRecords, StartTooFar, NoMerging,
-     ForgottenStates],
+     ReleasedAcknowledged, ForgottenStates],
 )  # fmt: skip
 def test_histories_find_planted_bugs(planted: type[SharePartition]) -> None:
     with pytest.raises((AssertionError, KeyError)):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Struct, field
@@ -357,7 +358,7 @@ async def _authorized_fetch(
     """Return records with group Read (30) of topics with topic Read (29)."""
     if not caller.may(READ_GROUP, request.message.group_id or ""):
         return fetching.ShareFetchResponse(error_code=GROUP_REFUSED)
-    return await share_fetch(broker, request, lambda name: caller.has(AclOperation.READ, ResourceType.TOPIC, name))
+    return await share_fetch(broker, request, partial(caller.has, AclOperation.READ, ResourceType.TOPIC))
 
 
 async def _authorized_acknowledge(
@@ -369,8 +370,7 @@ async def _authorized_acknowledge(
     """Acknowledge with group Read (30) records of topics with topic Read (29)."""
     if not caller.may(READ_GROUP, request.message.group_id or ""):
         return acknowledging.ShareAcknowledgeResponse(error_code=GROUP_REFUSED)
-    may_read = lambda name: caller.has(AclOperation.READ, ResourceType.TOPIC, name)  # noqa: E731
-    return await share_acknowledge(broker, request, may_read)
+    return await share_acknowledge(broker, request, partial(caller.has, AclOperation.READ, ResourceType.TOPIC))
 
 
 ROUTES: Final = (

@@ -13,7 +13,7 @@ from magicbyte.engine.groups.classic.usage import MEMBER_BYTES, Usage
 from magicbyte.engine.groups.consumer.members import Partitions
 from magicbyte.engine.groups.consumer.records import GroupEpoch, TargetEpoch
 from magicbyte.engine.groups.share import records
-from magicbyte.engine.groups.share.records import KeptStates, ShareProgress, ShareRecord, ShareSubscriber
+from magicbyte.engine.groups.share.records import KeptStates, ShareProgress, ShareRecord, ShareSubscriber, ShareValue
 
 _PARTITION_BYTES = 100  # in memory, for a partition of a member
 
@@ -101,9 +101,9 @@ class ShareGroup:
 
     # ---- records
 
-    def record(self, kind: int, value: object, member_id: str = "") -> ShareRecord:
+    def record(self, kind: int, value: ShareValue | None, member_id: str = "") -> ShareRecord:
         """Return a record of this group."""
-        return ShareRecord(kind, self.group_id, member_id, value)  # type: ignore[arg-type]
+        return ShareRecord(kind, self.group_id, member_id, value)
 
     def deletion_of_member(self, member_id: str) -> list[ShareRecord]:
         """Return the records that delete a member."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -66,17 +66,28 @@ class KeptStates(Struct, frozen=True):
     deleting: Mapping[uuid.UUID, str] = {}
 
 
+ShareValue: TypeAlias = ShareSubscriber | GroupEpoch | TargetEpoch | Partitions | ShareProgress | KeptStates
+
+
 class ShareRecord(NamedTuple):
     """A record of a group. `type` is that of its key; `member_id` is "" for records of the group itself."""
 
     type: int
     group_id: str
     member_id: str
-    value: ShareSubscriber | GroupEpoch | TargetEpoch | Partitions | ShareProgress | KeptStates | None
+    value: ShareValue | None
 
 
 MEMBER, GROUP, TARGET, TARGET_OF_MEMBER, CURRENT, STATES = range(10, 16)
-_KEYS: Final[dict[int, type[Message]]] = {
+_Key: TypeAlias = (
+    member.ShareGroupMemberMetadataKey
+    | group.ShareGroupMetadataKey
+    | target_epoch.ShareGroupTargetAssignmentMetadataKey
+    | target.ShareGroupTargetAssignmentMemberKey
+    | current.ShareGroupCurrentMemberAssignmentKey
+    | states.ShareGroupStatePartitionMetadataKey
+)
+_KEYS: Final[dict[int, type[_Key]]] = {
     MEMBER: member.ShareGroupMemberMetadataKey,
     GROUP: group.ShareGroupMetadataKey,
     TARGET: target_epoch.ShareGroupTargetAssignmentMetadataKey,
@@ -95,7 +106,7 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     return key, None if value is None else write_stored(value, 0)
 
 
-def _stored(value: object) -> Message | None:
+def _stored(value: ShareValue | None) -> Message | None:
     match value:
         case None:
             return None
@@ -155,21 +166,18 @@ def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
     if kind not in _KEYS:
         return None
     names = read_stored(_KEYS[kind], key, kind)
-    group_id: str = getattr(names, "group_id")  # noqa: B009 - of a class that the type determines
     member_id: str = getattr(names, "member_id", "")
     if value is None:
-        return ShareRecord(kind, group_id, member_id, None)
+        return ShareRecord(kind, names.group_id, member_id, None)
     if Reader(value).int16() != 0:
         return None
     try:
-        return ShareRecord(kind, group_id, member_id, _read(kind, value))
+        return ShareRecord(kind, names.group_id, member_id, _read(kind, value))
     except CorruptRecordError:
         return None
 
 
-def _read(
-    kind: int, data: bytes
-) -> ShareSubscriber | GroupEpoch | TargetEpoch | Partitions | ShareProgress | KeptStates:
+def _read(kind: int, data: bytes) -> ShareValue:
     if kind == MEMBER:
         found = read_stored(member.ShareGroupMemberMetadataValue, data, 0)
         return ShareSubscriber(found.rack_id, found.client_id, found.client_host, tuple(found.subscribed_topic_names))
