@@ -75,6 +75,7 @@ from magicbyte.engine.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from magicbyte.server.apis.member_rights import DescribeRights, HeartbeatRights, subscribed_topics
 from magicbyte.server.coordinating.verification import offsets_refusal
 from magicbyte.server.serving.authorization import (
     GROUP_REFUSED,
@@ -443,41 +444,15 @@ _COMMITTED_BY_ID_IN_TRANSACTION: Final[
 )
 
 
-async def _authorized_consumer_heartbeat(
-    _broker: BrokerParts, request: Request[ConsumerGroupHeartbeatRequest], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
-    """Follow a consumer group with group Read (30) and topic Describe on each named topic (29)."""
-    message = request.message
-    if not caller.may(READ_GROUP, message.group_id):
-        return ConsumerGroupHeartbeatResponse(error_code=GROUP_REFUSED)
-    need = need_of_topic(AclOperation.DESCRIBE)
-    if not all(caller.may(need, name) for name in message.subscribed_topic_names or ()):
-        return ConsumerGroupHeartbeatResponse(error_code=TOPIC_REFUSED)
-    return await handler(request)
-
-
-async def _authorized_consumer_describe(
-    broker: BrokerParts, request: Request[ConsumerGroupDescribeRequest], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
-    """Describe groups with group Describe (30), whose members have topics with topic Describe alone (29)."""
-    response: Any = await _CONSUMERS_DESCRIBED(broker, request, handler, caller)
-    need = need_of_topic(AclOperation.DESCRIBE)
-    for index, group in enumerate(response.groups):
-        names = {
-            topic.topic_name
-            for member in group.members
-            for each in (member.assignment, member.target_assignment)
-            for topic in each.topic_partitions
-        } | {name for member in group.members for name in member.subscribed_topic_names}
-        if not all(caller.may(need, name) for name in names):
-            why = "The group has a topic without the right to describe it."
-            response.groups[index] = ConsumerDescribed(
-                group_id=group.group_id, error_code=TOPIC_REFUSED, error_message=why
-            )
-        elif request.message.include_authorized_operations and group.error_code != GROUP_REFUSED:
-            group.authorized_operations = caller.operations(ResourceType.GROUP, group.group_id)
-    answered: Message = response
-    return answered
+def _topics_of_consumers(group: ConsumerDescribed) -> set[str]:
+    """Return the names of the topics that members of a described group have, or subscribe to."""
+    assigned = {
+        topic.topic_name
+        for member in group.members
+        for each in (member.assignment, member.target_assignment)
+        for topic in each.topic_partitions
+    }
+    return assigned | subscribed_topics(group)
 
 
 ROUTES: Final = (
@@ -580,7 +555,7 @@ ROUTES: Final = (
         consumer_heartbeat,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=_authorized_consumer_heartbeat,
+        rights=HeartbeatRights(ConsumerGroupHeartbeatResponse),
     ),
     Route(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
@@ -588,7 +563,7 @@ ROUTES: Final = (
         answer,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=_authorized_consumer_describe,
+        rights=DescribeRights(_CONSUMERS_DESCRIBED, ConsumerDescribed, _topics_of_consumers),
     ),
     Route(
         ApiKey.OFFSET_DELETE,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
-from magicbyte.engine.cluster.acls import AclOperation, ResourceType
+from magicbyte.engine.cluster.acls import AclOperation
 from magicbyte.engine.errors import ErrorCode
 from magicbyte.engine.protocol.api_key import ApiKey
 from magicbyte.engine.protocol.messages import delete_share_group_state as deletion
@@ -16,27 +16,22 @@ from magicbyte.engine.protocol.messages import read_share_group_state_summary as
 from magicbyte.engine.protocol.messages import share_group_describe as description
 from magicbyte.engine.protocol.messages import write_share_group_state as writing
 from magicbyte.engine.protocol.messages.share_group_heartbeat import (
-    ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from magicbyte.server.apis.member_rights import DescribeRights, HeartbeatRights, subscribed_topics
 from magicbyte.server.serving.authorization import (
     ACT,
     CLUSTER_REFUSED,
-    GROUP_REFUSED,
-    READ_GROUP,
-    TOPIC_REFUSED,
-    AuthorizedCaller,
     RowRights,
     WholeRight,
     need_of_group,
-    need_of_topic,
 )
 from magicbyte.server.serving.routes import MANY, MIB, Route
 
 if TYPE_CHECKING:
     from magicbyte.engine.protocol import Message
     from magicbyte.server.apis.broker_parts import BrokerParts
-    from magicbyte.server.serving.request import Handler, Request
+    from magicbyte.server.serving.request import Request
 
 
 async def ask_group_coordinator(broker: BrokerParts, request: Request[Any]) -> Message:
@@ -62,41 +57,6 @@ _DESCRIBED: Final[RowRights[description.ShareGroupDescribeRequest, str, descript
         refuse=_refuse_description,
     )
 )
-
-
-async def _authorized_describe(
-    broker: BrokerParts,
-    request: Request[description.ShareGroupDescribeRequest],
-    handler: Handler,
-    caller: AuthorizedCaller,
-) -> Message | None:
-    """Describe groups with group Describe (30), whose members have topics with topic Describe alone (29)."""
-    response: Any = await _DESCRIBED(broker, request, handler, caller)
-    need = need_of_topic(AclOperation.DESCRIBE)
-    for index, group in enumerate(response.groups):
-        names = {name for member in group.members for name in member.subscribed_topic_names}
-        if not all(caller.may(need, name) for name in names):
-            why = "The group has a topic without the right to describe it."
-            response.groups[index] = description.DescribedGroup(
-                group_id=group.group_id, error_code=TOPIC_REFUSED, error_message=why
-            )
-        elif request.message.include_authorized_operations and group.error_code != GROUP_REFUSED:
-            group.authorized_operations = caller.operations(ResourceType.GROUP, group.group_id)
-    answered: Message = response
-    return answered
-
-
-async def _authorized_heartbeat(
-    _broker: BrokerParts, request: Request[ShareGroupHeartbeatRequest], handler: Handler, caller: AuthorizedCaller
-) -> Message | None:
-    """Follow a share group with group Read (30) and topic Describe on each named topic (29)."""
-    message = request.message
-    if not caller.may(READ_GROUP, message.group_id):
-        return ShareGroupHeartbeatResponse(error_code=GROUP_REFUSED)
-    need = need_of_topic(AclOperation.DESCRIBE)
-    if not all(caller.may(need, name) for name in message.subscribed_topic_names or ()):
-        return ShareGroupHeartbeatResponse(error_code=TOPIC_REFUSED)
-    return await handler(request)
 
 
 def _refused(kind: Any, topic_of: Any, result_of: Any) -> WholeRight[Any]:
@@ -125,7 +85,7 @@ ROUTES: Final = (
         ask_group_coordinator,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=_authorized_heartbeat,
+        rights=HeartbeatRights(ShareGroupHeartbeatResponse),
     ),
     Route(
         ApiKey.SHARE_GROUP_DESCRIBE,
@@ -133,7 +93,7 @@ ROUTES: Final = (
         ask_group_coordinator,
         most_bytes=4 * MIB,
         most_elements=MANY,
-        rights=_authorized_describe,
+        rights=DescribeRights(_DESCRIBED, description.DescribedGroup, subscribed_topics),
     ),
     Route(
         ApiKey.INITIALIZE_SHARE_GROUP_STATE,
