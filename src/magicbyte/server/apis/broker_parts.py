@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -70,8 +73,13 @@ class BrokerParts:
         """The sessions of members of share groups. The records of one whose connection ends are released."""
         from magicbyte.server.apis.share_sessions import ShareSessions
 
-        most = self.runtime.config.group_share_max_share_sessions
-        return ShareSessions(most, lambda ended: self.shared_partitions.release(*ended.key, ended.partitions))
+        loop, most = asyncio.get_running_loop(), self.runtime.config.group_share_max_share_sessions
+
+        def soon(call: Callable[[], None]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the broker has stopped
+                loop.call_soon_threadsafe(call)
+
+        return ShareSessions(most, lambda ended: self.shared_partitions.release(*ended.key, ended.partitions), soon)
 
     @cached_property
     def producer_ids(self) -> ProducerIds:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, field
@@ -50,11 +51,17 @@ class ShareSession(Struct, eq=False):
 
 
 class ShareSessions:
-    """All share sessions of a broker. `lost` is called with a session whose connection has ended."""
+    """All share sessions of a broker. `lost` is called with a session whose connection has ended.
 
-    def __init__(self, most: int, lost: Callable[[ShareSession], None]) -> None:
+    `soon` has the event loop call a function. A connection may be collected in any thread, and while this object is in
+    use.
+    """
+
+    def __init__(
+        self, most: int, lost: Callable[[ShareSession], None], soon: Callable[[Callable[[], None]], None]
+    ) -> None:
         self._sessions: dict[SessionKey, ShareSession] = {}
-        self._most, self._lost = most, lost
+        self._most, self._lost, self._soon = most, lost, soon
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -65,13 +72,16 @@ class ShareSessions:
             return ErrorCode.SHARE_SESSION_LIMIT_REACHED
 
         def ended(reference: weakref.ref[ClientConnection]) -> None:
-            known = self._sessions.get(key)
-            if known is not None and known.connection is reference:
-                del self._sessions[key]
-                self._lost(known)
+            self._soon(partial(self._end, key, reference))
 
         session = self._sessions[key] = ShareSession(key, weakref.ref(connection, ended))
         return session
+
+    def _end(self, key: SessionKey, reference: weakref.ref[ClientConnection]) -> None:
+        known = self._sessions.get(key)
+        if known is not None and known.connection is reference:
+            del self._sessions[key]
+            self._lost(known)
 
     def find(self, key: SessionKey, epoch: int) -> ShareSession | ErrorCode:
         """Return the session of a later request, whose epoch it moves, or why there is none.
